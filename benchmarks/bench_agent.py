@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from itertools import islice
 
-from fairwolfe.bench import speed
+from fairwolfe.lab import bench as speed
 
 
 def main() -> None:

@@ -27,9 +27,21 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.bench.numpy_loops import LinUCBLoop, SquareCBLoop, checked, loop_of
-from fairwolfe.bench.speed import CASES, Side, about, aged, agent_side, compiled_side, ratios, turns
 from fairwolfe.environments import Mehrotra
+from fairwolfe.lab.bench import (
+    CASES,
+    LinUCBLoop,
+    Side,
+    SquareCBLoop,
+    about,
+    aged,
+    agent_side,
+    checked,
+    compiled_side,
+    loop_of,
+    ratios,
+    turns,
+)
 
 POLICIES = {case.name: case.policy for case in CASES[:2]}
 WORLD = CASES[0].environment

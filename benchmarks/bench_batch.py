@@ -17,10 +17,10 @@ import numpy as np
 
 from fairwolfe.agent import Agent
 from fairwolfe.bandits import LinUCB
-from fairwolfe.bench import speed
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.streams import stream
 from fairwolfe.environments import Mehrotra
+from fairwolfe.lab import bench as speed
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.smoothing import Moreau
 

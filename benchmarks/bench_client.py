@@ -1,9 +1,10 @@
-"""What a question weighs on the wire, and what a buffer saves, with a real server.
+"""What a question weighs on the wire, what dictionaries cost, and what a buffer saves.
 
     python benchmarks/bench_client.py [--turns N]
 
 Questions: bytes of a body with 50 arms of 10 features, and the processor time to write it in the
-client and to read it in the service. Feedback: entries a second, one call each, and by a buffer,
+client and to read it in the service; the same for arms and a context as dictionaries, which the
+service encodes. Feedback: entries a second, one call each, and by a buffer,
 whose time is up to the last acknowledgement. Sides take turns in one process; the median of the
 turns is reported. Runs in the source tree, since it uses the servers of tests/service.
 """
@@ -26,6 +27,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fairwolfe.client import Client, calls
 from fairwolfe.service import wire
+from fairwolfe.service.config import parse, setup
+from fairwolfe.service.model import Model
 from tests.service.servers import Server, config
 
 N_ARMS, N_FEATURES = 50, 10
@@ -50,7 +53,7 @@ def questions(turns: int) -> None:
         return msgspec.json.encode({"request_id": "r", "arms": listed})
 
     def array(asked: Any) -> Any:
-        return wire._matrix(asked, 10_000)
+        return wire._matrix(asked.arms, asked, wire.RequestLimits())
 
     sides: dict[str, tuple[Callable[[], bytes], str]] = {
         "JSON": (json, wire.JSON),
@@ -76,6 +79,54 @@ def questions(turns: int) -> None:
         print(f"  {name}: {len(write()):,} bytes, write {wrote:.0f} us, read {was_read:.0f} us")
     error = np.abs(arms - arms.astype(np.float32)).max()
     print(f"  packed numbers are off by at most {error:.1e}")
+
+
+ENCODED = """
+state = "state"
+[models.shop]
+missing = "zero"
+problem = { kind = "arms", n_features = 32, rewards = { clicks = [0, 1] } }
+policy = { name = "frank-wolfe", objective = { name = "minimum" }, base = { name = "squarecb" } }
+[models.shop.features]
+ranges = { price = [0, 100], rating = [0, 5], age = [18, 90] }
+n_names = 5
+"""
+CONTEXT = {"age": 31, "country": "DE", "member": True}
+
+
+def dictionaries(turns: int) -> None:
+    model = Model(0, "bench", setup(parse(ENCODED), "shop"))
+    rng = np.random.default_rng(0)
+    print("arms of five fields and a context of three, JSON, 32 features: to read, service")
+    for n_arms in (4, 10, 50):
+        arms = {
+            f"sku-{i}": {
+                "price": float(rng.uniform(0, 100)),
+                "rating": float(rng.uniform(0, 5)),
+                "category": f"category {rng.integers(20)}",
+                "maker": f"maker {rng.integers(40)}",
+                "sale": bool(rng.random() < 0.3),
+            }
+            for i in range(n_arms)
+        }
+        rows = rng.uniform(-0.1, 0.1, (n_arms, 32)).tolist()
+        forms = {
+            "numbers in lists": {"arms": rows},
+            "numbers by name": {"arms": dict(zip(arms, rows, strict=True))},
+            "dictionaries": {"arms": arms},
+            "dictionaries and a context": {"arms": arms, "context": CONTEXT},
+        }
+        taken: dict[str, list[float]] = {name: [] for name in forms}
+        for _ in range(turns):
+            for name, form in forms.items():
+                data = msgspec.json.encode(form)
+
+                def read(data: bytes = data) -> Any:
+                    return wire.decision_request(wire.decode(data, wire.JSON, wire.Decide), model)
+
+                taken[name].append(seconds(read, 200, time.process_time))
+        times = (f"{name} {1e6 * median(each):.0f} us" for name, each in taken.items())
+        print(f"  {n_arms} arms: {', '.join(times)}")
 
 
 def feedback(turns: int) -> None:
@@ -119,6 +170,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     turns = parser.parse_args().turns
     questions(turns)
+    dictionaries(turns)
     feedback(turns)
 
 

@@ -36,7 +36,7 @@ problem = fw.Problem.arms(
     n_features=12, rewards={"clicks": (0, 1), "minutes": (0, 10), "cost": (0, 0.05)}
 )
 f = Linear({"clicks": 1.0, "minutes": 0.05}) + AtMost({"cost": 0.02})
-agent = fw.Agent(fw.FrankWolfe(f, fw.bandits.SquareCB(gamma0=100.0)), problem, seed=0)
+agent = fw.Agent(f, problem, seed=0)
 decision = agent.act(np.random.default_rng(0).normal(size=(5, 12)) / 12)
 agent.update(decision, {"clicks": 1, "minutes": 3.5, "cost": 0.004})
 """,

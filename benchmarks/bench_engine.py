@@ -46,7 +46,8 @@ def arms_case() -> tuple[Any, Any, Any, Any]:
     rewards: Any = {"clicks": (0, 1), "minutes": (0, 120), "cost": (0, 0.05)}
     problem = fw.Problem.arms(12, rewards)
     policy = fw.FrankWolfe(
-        Linear({"clicks": 1.0, "minutes": 0.5}) + AtMost({"cost": 0.01}), LinUCB()
+        Linear({"clicks": 1.0, "minutes": 0.5}) + AtMost({"cost": 0.01}),
+        LinUCB(exploration="theorem"),
     )
     rng = np.random.default_rng(0)
     contexts = rng.random((_BATCH, 50, 12)) / 4

@@ -42,7 +42,7 @@ class World(NamedTuple):
 
 def _bandits(f: Concave) -> dict[str, Any]:
     bases: dict[str, Any] = {f"LinUCB {one}": LinUCB(exploration=one) for one in EXPLORATIONS}
-    bases["SquareCB theorem"] = SquareCB()
+    bases["SquareCB theorem"] = SquareCB(gamma0="theorem")
     for gamma0 in (10.0, 100.0, 1e3, 1e4):
         bases[f"SquareCB {gamma0:g}"] = SquareCB(gamma0=gamma0)
     for epsilon in (0.1, 0.01):

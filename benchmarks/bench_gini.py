@@ -25,9 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.bench.numpy_loops import smoothed_gini
-from fairwolfe.bench.speed import about
 from fairwolfe.core.arrays import Vector
+from fairwolfe.lab.bench import about, smoothed_gini
 from fairwolfe.objectives import GiniWelfare
 from fairwolfe.smoothing import Moreau
 

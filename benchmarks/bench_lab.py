@@ -27,7 +27,7 @@ from pathlib import Path
 from time import perf_counter
 
 import fairwolfe as fw
-from fairwolfe.lab.build import build
+from fairwolfe.lab.play import build
 
 RUNS, JOBS = 200, 2
 SPEC = """

@@ -43,13 +43,14 @@ from typing import Any
 import numpy as np
 from ranking_turn import FAIR, POLICIES, SIZES
 
-from fairwolfe.bench.numpy_loops import RankingLoop, checked
-from fairwolfe.bench.speed import (
+from fairwolfe.lab.bench import (
     Case,
+    RankingLoop,
     Side,
     about,
     aged,
     agent_side,
+    checked,
     compiled_side,
     ratios,
     turns,

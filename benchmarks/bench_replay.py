@@ -25,16 +25,15 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.bench import speed
 from fairwolfe.core.streams import stream
-from fairwolfe.service.clock import Clock
+from fairwolfe.lab import bench as speed
 from fairwolfe.service.config import Limits, Setup, parse, setup
-from fairwolfe.service.core import Ask, Core, Work
-from fairwolfe.service.entries import Entry
+from fairwolfe.service.core import Clock, Core, Work
 from fairwolfe.service.events import ItemsAdded, Started, decode
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import begin, recover
-from fairwolfe.service.sqlite_store import SQLiteStore
+from fairwolfe.service.store import SQLiteStore
+from fairwolfe.service.wire import DecisionRequest, Feedback
 
 _GROUP = 48  # decisions that 64 connections put into a row
 _WINDOW = 2.0  # seconds
@@ -81,7 +80,9 @@ class Shop:
         for _ in range(decisions // _GROUP):
             first = model.decisions
             drawn = users[self.environment.draw_users(self.rng, _GROUP)]
-            self._turn(*(Work(model, [Ask(u, {}, False, None, b"", "user")]) for u in drawn))
+            self._turn(
+                *(Work(model, [DecisionRequest(u, {}, False, None, b"", "user")]) for u in drawn)
+            )
             entries = [self._entry(first + i) for i in range(_GROUP)]
             self._turn(*(Work(model, entries=[entry]) for entry in entries))
             before, self.time = self.time, self.time + _GROUP / _RATE
@@ -94,12 +95,12 @@ class Shop:
             self.time += _TICK
             self.core.tick()
 
-    def _entry(self, number: int) -> Entry:
+    def _entry(self, number: int) -> Feedback:
         keys = self.model.keys_of(self.model.ring.decision(number).action)
         looked = self.rng.random(len(keys)) < self.world.weights[0]
         exposed = [key for key, yes in zip(keys, looked, strict=True) if yes]
         clicked = [key for key in exposed if self.rng.random() < 0.3]
-        return Entry(self.model.id(number), exposed, clicked, None, False)
+        return Feedback(self.model.id(number), exposed, clicked, None, False)
 
 
 class Rows:

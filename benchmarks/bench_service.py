@@ -36,7 +36,7 @@ import msgspec
 import numpy as np
 
 import fairwolfe as fw
-from fairwolfe.bench.speed import about
+from fairwolfe.lab.bench import about
 
 CONNECTIONS = (1, 16, 64)
 PUBLISHED = 10_000  # decisions a second, K = 4, d = 5, not durable, on 4 cores: BanditDB's README
@@ -274,14 +274,14 @@ def run_bare_server(config: Any) -> None:
     """The HTTP server without a core: a question is read and a fixed answer given."""
     from fairwolfe.service import serve as service
     from fairwolfe.service.core import Core, Work
-    from fairwolfe.service.hot import Hot
+    from fairwolfe.service.routes import HotEndpoint
 
-    def work(self: Hot, body: bytes, form: str, key: Any, waiter: Any) -> Work:
+    def work(self: HotEndpoint, body: bytes, form: str, key: Any, waiter: Any) -> Work:
         msgspec.json.decode(body)
         return Work(self.model, waiter=waiter)
 
-    Hot.work = work  # type: ignore[method-assign,assignment]
-    Hot.encoded = lambda *_: (msgspec.json.encode(ANSWER), "application/json")  # type: ignore[method-assign]
+    HotEndpoint.work = work  # type: ignore[method-assign,assignment]
+    HotEndpoint.encoded = lambda *_: (msgspec.json.encode(ANSWER), "application/json")  # type: ignore[method-assign]
     Core.submit = lambda self, work: work.waiter.answer(None)  # type: ignore[method-assign,union-attr]
     service.run(config)
 
@@ -416,8 +416,7 @@ def commits(folder: Path) -> tuple[float, float]:
     """Records a second in groups, by the service's store and by a log with a check sum."""
     from zlib import crc32
 
-    from fairwolfe.service.sqlite_store import SQLiteStore
-    from fairwolfe.service.store import Span
+    from fairwolfe.service.store import Span, SQLiteStore
 
     store, payload = SQLiteStore(folder / "store"), os.urandom(GROUP * RECORD)
     began = time.perf_counter()

@@ -25,12 +25,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairwolfe.service import wire
-from fairwolfe.service.clock import LONGEST, Clock
 from fairwolfe.service.config import Limits, parse
-from fairwolfe.service.core import Core
+from fairwolfe.service.core import LONGEST, Clock, Core, Work
 from fairwolfe.service.events import ItemsAdded
 from fairwolfe.service.recovery import begin, replay
-from fairwolfe.service.sqlite_store import SQLiteStore
+from fairwolfe.service.store import SQLiteStore
 
 _ROWS = 32
 _SLOTS = 10
@@ -122,7 +121,7 @@ def answer(core: Core, answers: list[Any], rng: np.random.Generator) -> list[Any
             told = wire.Feedback(id, exposed=exposed, clicked=exposed[:1])
         else:
             told = wire.Feedback(id, rewards={"clicks": 1.0, "minutes": float(rng.random())})
-        entries.append(wire.entry_of(told))
+        entries.append(told)
     return entries
 
 
@@ -131,11 +130,11 @@ async def play(core: Core, hands: Hands, case: Case, groups: int, rows: int) -> 
     rng, model = np.random.default_rng(1), core.models["m"]
     times = []
     for _ in range(groups):
-        asks = [wire.ask_of(one, model) for one in questions(case, rng, rows)]
+        asks = [wire.decision_request(one, model) for one in questions(case, rng, rows)]
         began = time.process_time()
-        made = await core.decide("m", asks)
+        made = await core.wait(Work(model, asks))
         times.append(time.process_time() - began)
-        await core.tell("m", answer(core, made, rng))
+        await core.wait(Work(model, entries=answer(core, made, rng)))
         hands.time += 0.1
     return times
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import fairwolfe as fw
 from fairwolfe.objectives import Minimum
-from fairwolfe.offpolicy.decisions import Part
+from fairwolfe.offpolicy.decisions import ContextPart
 from fairwolfe.offpolicy.learning import best_mixture
 
 ARMS, D, FEATURES = 5, 3, 4
@@ -50,6 +50,6 @@ def learn_once(seed: int, n: int) -> tuple[float, float, float]:
     table |= {f"reward.{name}": r[:, i] for i, name in enumerate(PROBLEM.rewards)}
     found: Any = fw.offpolicy.Log.of(table, PROBLEM).learn(Minimum(), seed=seed)
     fresh = contexts(_FRESH, np.random.default_rng(10**6))
-    pi = found.distribution(Part(_FRESH, ARMS, fresh))
+    pi = found.distribution(ContextPart(_FRESH, ARMS, fresh))
     average = np.einsum("nk,nkd->d", pi, fresh @ _THETA.T) / _FRESH
     return float(average.min()), found.estimate.low, found.estimate.high

@@ -17,10 +17,10 @@ from statistics import median
 from time import process_time
 from typing import Any
 
-from fairwolfe.bench.speed import CASES, Case, Rounds, aged, compiled_side, turns
 from fairwolfe.environments import FactorModel, dcg
-from fairwolfe.lab.build import build
-from fairwolfe.paper.catalogue import STUDIES
+from fairwolfe.lab.bench import CASES, Case, Rounds, aged, compiled_side, turns
+from fairwolfe.lab.paper.studies import STUDIES
+from fairwolfe.lab.play import build
 from fairwolfe.ranking import FairLearnRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.ranking.policies import alone
 from fairwolfe.simulation import simulate

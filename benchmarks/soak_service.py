@@ -37,9 +37,8 @@ import fairwolfe as fw
 from fairwolfe.client import Client
 from fairwolfe.core.streams import stream
 from fairwolfe.service.config import parse, setup
-from fairwolfe.service.events import Decided, ItemsAdded, Told, decode
-from fairwolfe.service.log_file import LogFile, place_of
-from fairwolfe.service.verify import verify
+from fairwolfe.service.events import DecisionsMade, FeedbackReceived, ItemsAdded, decode
+from fairwolfe.service.log_file import LogFile, place_of, verify
 from tests.service.checker import read_log, violations
 from tests.service.crowd import Event
 from tests.service.servers import Server, wait_for
@@ -224,9 +223,9 @@ def wrong_rankings(told: list[Ranked], state: Path, final: dict[str, Any]) -> li
             match event:
                 case ItemsAdded(keys=keys):
                     names += keys
-                case Decided(model=1, made=made):
+                case DecisionsMade(model=1, made=made):
                     actions |= enumerate(made.actions.tolist(), len(actions))
-                case Told(model=1, numbers=numbers):
+                case FeedbackReceived(model=1, numbers=numbers):
                     for entry, slot in event.exposed.tolist():
                         exposed[int(numbers[entry])].add(slot)
                     for entry, slot, _ in event.cells.tolist():

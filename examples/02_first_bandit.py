@@ -54,7 +54,7 @@ problem = fw.Problem.arms(
     n_features=12, rewards={"clicks": (0, 1), "minutes": (0, 10), "cost": (0, 0.05)}
 )
 f = Linear({"clicks": 1.0, "minutes": 0.05}) + AtMost({"cost": 0.02})
-agent = fw.Agent(fw.FrankWolfe(f, fw.bandits.SquareCB(gamma0=100.0)), problem, seed=0)
+agent = fw.Agent(f, problem, seed=0)
 
 context = candidates()
 decision = agent.act(context)

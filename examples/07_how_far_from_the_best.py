@@ -44,7 +44,7 @@ worlds = {
 
 def play(world, f, rounds):
     """Rounds, and then: f so far, and the live numbers."""
-    agent = fw.Agent(fw.FrankWolfe(f, LinUCB()), world.problem())
+    agent = fw.Agent(fw.FrankWolfe(f, LinUCB(exploration="theorem")), world.problem())
     state = world.init(stream(0, "world"))
     contexts, noise = stream(0, "contexts"), stream(0, "noise")
     looks = set(np.geomspace(100, rounds, 40).astype(int).tolist())
@@ -72,7 +72,7 @@ def play(world, f, rounds):
 figure, axes = plt.subplots(1, 2, figsize=(11.0, 4.4), layout="constrained", sharey=True)
 for ax, (name, (world, f, best)) in zip(axes, worlds.items(), strict=True):
     t, value, about, low, high, at_most = play(world, f, ROUNDS)
-    policy = fw.FrankWolfe(f, LinUCB())
+    policy = fw.FrankWolfe(f, LinUCB(exploration="theorem"))
     bound = [float(fw.bounds.of(policy, world, int(T), tight=True)) for T in t]
     ax.plot(t, bound, color="#D55E00", linestyle="--", label="bound of the theorem (tight form)")
     ax.plot(t, at_most - value, color="#CC79A7", linestyle="-.", label="live: at most")

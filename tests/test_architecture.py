@@ -69,6 +69,61 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert loaded.split() == []
 
 
+def test_the_engine_and_the_service_import_no_scipy() -> None:
+    # It takes longer than all the rest; a map, a quantile or a LowLevelCallable may import it.
+    floor = ("core", "objectives", "smoothing", "oracles", "bandits", "ranking", "reduction")
+    modules = [
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        for name in (*floor, "agent")
+        for path in (PACKAGE / name).rglob("*.py")
+        if not path.stem.startswith("__")
+    ]
+    loaded = f"""
+import sys
+from importlib import import_module
+
+for name in {[*modules, "fairwolfe.service.serve"]!r}:
+    import_module(name)
+
+import fairwolfe as fw
+from fairwolfe.objectives import AtMost, GiniWelfare, Linear
+
+problem = fw.Problem.arms(2, {{"clicks": (0, 1), "minutes": (0, 120), "cost": (0, 0.05)}})
+f = Linear({{"clicks": 1.0}}) + GiniWelfare().on("clicks", "minutes") + AtMost({{"cost": 0.01}})
+agent = fw.Agent(fw.FrankWolfe(f, fw.bandits.SquareCB(gamma0="theorem")), problem, seed=0)
+agent.update(agent.act([[0.6, 0.8], [0.0, 0.5]]), [1.0, 3.5, 0.004])
+agent.dump(), agent.value, agent.constraints
+print(*(name for name in sys.modules if name.startswith("scipy")))
+"""
+    assert python(loaded).split() == []
+
+
+def test_a_service_starts_without_the_research_floor() -> None:
+    """Neither the import of the server nor a served model needs it; only a what-if does."""
+    research = {"lab", "offpolicy", "fairness", "truth", "integrations", "simulation"}
+    research |= {"environments", "checks", "plots"}
+    code = """if True:
+        import sys, tempfile
+        from fairwolfe.service.config import parse
+        from fairwolfe.service.serve import open_service
+
+        text = '''
+        state = "state"
+        [models.music]
+        missing = "zero"
+        problem = { kind = "ranking", n_slots = 2, n_features = [3, 3] }
+        objective = { name = "two-sided", items = { name = "gini-welfare" }, beta = 0.5 }
+        policy = { name = "fw-linucb-rank" }
+        '''
+        with tempfile.TemporaryDirectory() as folder:
+            service = open_service(parse(text, folder))
+            service.core.snapshot()
+            service.core.store.close()
+        print(*(name.split(".")[1] for name in sys.modules if name.startswith("fairwolfe.")))
+    """
+    assert not research & set(python(code).split())
+
+
 def test_nothing_is_compiled_at_run_time() -> None:
     statement = re.compile(r"^\s*(?:import|from)\s+(?:numba|llvmlite)\b", re.MULTILINE)
     guilty = [path.name for path in SOURCES if statement.search(path.read_text())]

@@ -18,7 +18,8 @@ STATED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["option
 # What each extra is for: arguments of the command, or lines of Python.
 JOBS: dict[str, list[str] | str] = {
     "plot": ["demo"],
-    "data": "from fairwolfe.environments import Listening; Listening('plays.csv').problem()",
+    "data": "from fairwolfe.environments import Listening\n"
+    "Listening('plays.csv', position_weights=[1.0]).problem()",
     "parquet": "import fairwolfe.offpolicy as o; open('x.parquet', 'wb').write(b'PAR1')\n"
     "o.Log.of('x.parquet')",
     "tradeoff": ["tradeoff", "plays.csv"],
@@ -30,16 +31,16 @@ JOBS: dict[str, list[str] | str] = {
     "sklearn": "from fairwolfe.oracles import SklearnRegressor\n"
     "SklearnRegressor('sklearn.tree:DecisionTreeRegressor()')",
     "vw": "from fairwolfe.bandits import VowpalWabbit; VowpalWabbit().init(2)",
-    "gym": "from fairwolfe.bridges import Gymnasium; Gymnasium('four-room-v0').problem()",
-    "frames": "from fairwolfe.core.frames import frame_of; frame_of({'t': [1]}, 'polars')",
-    "river": "import fairwolfe.bridges.river",
+    "gym": "from fairwolfe.integrations import Gymnasium; Gymnasium('four-room-v0').problem()",
+    "frames": "from fairwolfe.core.tables import frame_of; frame_of({'t': [1]}, 'polars')",
+    "river": "import fairwolfe.integrations.river",
 }
 # Other ways to the same job; each extra is told by its job, whatever is missed first.
 OTHERS: list[tuple[str, list[str] | str]] = [
     ("data", ["data", "lastfm", "--to", "out"]),
     (
         "parquet",
-        "import fairwolfe as fw\nfrom fairwolfe.data.decisions import Header, Writer\n"
+        "import fairwolfe as fw\nfrom fairwolfe.agent.log_format import Header, Writer\n"
         "with Writer('x.parquet', Header(fw.Problem.arms(2, {'a': (0, 1)}))) as table:\n"
         "    table.columns({'action': [0], 'probability': [1.0], 'reward.a': [1.0]})",
     ),

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import fairwolfe as fw
-from fairwolfe.paper.catalogue import FIGURES
+from fairwolfe.lab.paper.studies import FIGURES
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "paper-to-code.md").read_text()

@@ -387,7 +387,7 @@ def test_ones_own_bandit_by_the_page_alone(tmp_path: Path) -> None:
 @pytest.mark.needs("pyarrow")
 def test_one_line_of_a_spec_is_changed_by_the_command_of_the_page(tmp_path: Path) -> None:
     """In small: the file that is copied, the command that changes it, and what is played."""
-    before = ROOT / "src" / "fairwolfe" / "paper" / "specs" / "arms-50-5.toml"
+    before = ROOT / "src" / "fairwolfe" / "lab" / "paper" / "specs" / "arms-50-5.toml"
     (tmp_path / "mine.toml").write_text(before.read_text())
     (change,) = re.findall(r"(?m)^sed .*$", (DOCS / "change-one-line.md").read_text())
     play(Step(change, None), tmp_path)

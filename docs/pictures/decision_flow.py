@@ -22,8 +22,8 @@ class Step(NamedTuple):
 
 
 ACT = (
-    Step("The kind checks the context, once", ("kinds/arms.py Arms.read",)),
-    Step("The engine decides a row", ("reduction/running.py ArmsRunning.decide",), True),
+    Step("The kind checks the context, once", ("core/arms.py ArmsKind.read",)),
+    Step("The engine decides a row", ("reduction/running.py Running.decide",), True),
     Step("The row is open, and counts in z", ("reduction/running.py Running.open_rows",)),
     Step("The caller gets a view of the row", ("core/decision.py Decision.of",)),
 )
@@ -32,8 +32,8 @@ UPDATE = (
         "The ledger finds it; bytes are verified",
         ("agent/ledger.py Ledger.entry", "core/decision.py Batch.verify"),
     ),
-    Step("The kind checks the feedback, once", ("kinds/arms.py Arms.read_feedback",)),
-    Step("The engine learns the row", ("reduction/running.py ArmsRunning.learn",), True),
+    Step("The kind checks the feedback, once", ("core/arms.py ArmsKind.read_feedback",)),
+    Step("The engine learns the row", ("reduction/running.py Running.learn",), True),
     Step("The ledger marks it as answered", ("agent/ledger.py Ledger.mark",)),
 )
 

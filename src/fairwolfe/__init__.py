@@ -13,26 +13,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fairwolfe import (
         bandits,
-        bridges,
         checks,
         environments,
         errors,
-        features,
-        kinds,
+        integrations,
         lab,
         objectives,
         offpolicy,
         oracles,
         ranking,
-        reduction,
         simulation,
         smoothing,
     )
     from fairwolfe.agent import Agent
-    from fairwolfe.core import registry
+    from fairwolfe.core import features, registry
     from fairwolfe.core.contexts import Bilinear, PerArm
     from fairwolfe.core.decision import Batch, Choice, Decision
     from fairwolfe.core.feedback import Shown
+    from fairwolfe.core.groups import Item
     from fairwolfe.core.problem import Problem
     from fairwolfe.errors import FairwolfeError
     from fairwolfe.fairness import elicit, metrics, tradeoff
@@ -49,6 +47,7 @@ __all__ = [
     "FairwolfeError",
     "FrankWolfe",
     "Guarded",
+    "Item",
     "MOLinCB",
     "PerArm",
     "Problem",
@@ -56,14 +55,13 @@ __all__ = [
     "__version__",
     "bandits",
     "bounds",
-    "bridges",
     "checks",
     "compare",
     "elicit",
     "environments",
     "errors",
     "features",
-    "kinds",
+    "integrations",
     "known",
     "lab",
     "metrics",
@@ -72,7 +70,6 @@ __all__ = [
     "optimum",
     "oracles",
     "ranking",
-    "reduction",
     "registry",
     "simulate",
     "simulation",
@@ -90,6 +87,7 @@ _PLACES = {
     "FairwolfeError": "fairwolfe.errors",
     "FrankWolfe": "fairwolfe.reduction",
     "Guarded": "fairwolfe.reduction",
+    "Item": "fairwolfe.core.groups",
     "MOLinCB": "fairwolfe.reduction",
     "PerArm": "fairwolfe.core.contexts",
     "Problem": "fairwolfe.core.problem",
@@ -103,6 +101,7 @@ _PLACES = {
 }
 _FOLDERS = {
     "bounds": "fairwolfe.truth.bounds",
+    "features": "fairwolfe.core.features",
     "metrics": "fairwolfe.fairness.metrics",
     "registry": "fairwolfe.core.registry",
 }

@@ -151,4 +151,4 @@ def did_you_mean(word: object, known: Iterable[object]) -> str:
         return "no names are known here"
     near = get_close_matches(str(word)[:80], names, n=1)
     listed = "known are: " + ", ".join(names)
-    return f"did you mean {near[0]!r}? {listed.capitalize()}" if near else listed
+    return f"did you mean {near[0]!r}? K{listed[1:]}" if near else listed

@@ -26,11 +26,11 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe import Agent, Batch, Bilinear, FrankWolfe, PerArm, Problem
+from fairwolfe import Agent, Batch, Bilinear, FrankWolfe, Item, PerArm, Problem
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB
 from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import FairwolfeError
-from fairwolfe.objectives import GiniEquality, GiniWelfare, Minimum, TwoSided
+from fairwolfe.objectives import ByGroup, GiniEquality, GiniWelfare, Minimum, TwoSided
 from fairwolfe.oracles import OnlineGradient
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank
 from fairwolfe.smoothing import Randomized
@@ -144,6 +144,13 @@ def agents() -> dict[str, Agent]:
     kept.add_items(dict(zip("ga", rng.uniform(-0.5, 0.5, (2, 3)), strict=True)))
     for _ in range(70):
         step(kept, rng)
+    made = {key: Item(row, maker=key) for key, row in items.items()}
+    makers = FWLinUCBRank(TwoSided(ByGroup(GiniEquality(), by="maker")), memory=50.0)
+    grouped = learnt(makers, RANKING, 100, items=made)
+    grouped.retire(["a", "b"])
+    grouped.add_items({"h": Item(items["c"], maker="a")})
+    for _ in range(20):
+        step(grouped, rng)
     gone = learnt(FairLearnRank(minimum=0.1), RANKING, 100)
     gone.retire([0, 4])
     return {
@@ -161,6 +168,7 @@ def agents() -> dict[str, Agent]:
             arms=["one", "two", "three", "four"],
         ),
         "kept": kept,
+        "grouped": grouped,
         "gone": gone,
         "expiring": learnt(FrankWolfe(Minimum(), LinUCB()), ARMS, 100, expires=8),
         "listed": learnt(FWLinUCBRank(TwoSided(GiniEquality())), RANKING, 100, expires=8),

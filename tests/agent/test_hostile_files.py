@@ -136,11 +136,11 @@ def test_numbers_that_cannot_be_are_refused_by_name(
 
 
 FIELDS = {
-    "out_of_range": (-1, "out_of_range is -1; give a whole number of at least 0"),
-    "warned": ([[1]], r"warned is \[\[1\]\]; it is a list of words"),
-    "policy": (3, "policy is 3 in .*agent.fw"),
+    "out_of_range": (-1, r"agent.fw does not hold .* Expected `int` >= 0 - at `\$.out_of_range`"),
+    "warned": ([[1]], r"Expected `str`, got `array` - at `\$.warned\[0\]`"),
+    "policy": (3, r"agent.fw does not hold .* Expected `str`, got `int` - at `\$.policy`"),
     "draws": ([1, 2**64], "draws is .*; it is two whole numbers"),
-    "expires": (0, "expires is 0; give a whole number of at least 1"),
+    "expires": (0, r"Expected `int` >= 1 - at `\$.expires`"),
     "version": (True, "format version True"),
 }
 
@@ -200,13 +200,13 @@ def test_a_policy_too_long_to_be_read_again_is_not_written(tmp_path: Path) -> No
 
 
 def test_a_policy_of_many_numbers_is_read() -> None:
-    from fairwolfe.core.expressions import read
+    from fairwolfe.core.build import from_text
 
     weights = np.random.default_rng(0).normal(size=20_000).tolist()
     policy = FrankWolfe(Linear(weights), LinUCB())
-    assert read(repr(policy)) == policy
+    assert from_text(repr(policy)) == policy
     with pytest.raises(InvalidInput, match="at most 400,000 are read"):
-        read(repr([0] * 500_000))
+        from_text(repr([0] * 500_000))
 
 
 # --- a disk that is full, a folder that is closed ---------------------------------------------

@@ -69,7 +69,7 @@ def counts():
     """Learnt, averaged and marked, without asking the agent: it would tidy up."""
     learnt = int(agent._running.base_state.oracle.counters[0])
     return np.array([learnt // (3 if kind == "ranking" else 1), agent._running.t,
-                     agent._ledger.answered])
+                     *agent._ledger.answered])
 
 
 answer([agent.act(context) for _ in range(batch)])
@@ -331,5 +331,65 @@ def test_an_interrupt_at_any_line_of_an_update_leaves_counts_equal(batch: int) -
         if t == 0:
             answer()
         assert (agent.t, agent._running.t, agent.open) == (batch, batch, 0)
+        line += 1
+    assert line > 40
+
+
+STAGED = fw.Problem.arms(3, {"a": (0, 1), "b": (0, 1)}, stages=(["a"], ["b"]))
+
+
+def staged() -> tuple[fw.Agent, Any, Any]:
+    """Three decisions; the second has had its second stage."""
+    agent = fw.Agent(fw.FrankWolfe(Minimum(), LinUCB()), STAGED)
+    made = agent.act_many(np.random.default_rng(0).random((3, 5, 3)) / 2)
+    agent.update(made[1], {"b": 1.0})
+    return agent, made[0], made[1]
+
+
+@pytest.mark.parametrize("way", ["one stage", "the last", "both", "many", "expire"])
+def test_an_interrupt_at_any_line_leaves_stages_whole(way: str) -> None:
+    """Each is applied once or not at all: state, ledger and what is known of a decision agree."""
+    line = 1
+    while True:
+        agent, first, second = staged()
+        agents = agent, first, second
+
+        def work(agents: Any = agents) -> None:
+            agent, first, second = agents
+            if way == "one stage":
+                agent.update(first, {"a": 0.5})
+            elif way == "the last":
+                agent.update(second, {"a": 0.5})
+            elif way == "both":
+                agent.update(first, [0.5, 0.25])
+            elif way == "many":
+                agent.update_many([first, second], [{"a": 0.5}, {"a": 0.5}])
+            else:
+                agent.expire(first)
+
+        came = interrupted(work, line)
+        stats, state = agent.stats()["stages"], agent._running.state
+        counts = [(one["t"], one["open"], one["expired"]) for one in stats]
+        before, after = {
+            "one stage": ([(0, 3, 0), (1, 2, 0)], [(1, 2, 0), (1, 2, 0)]),
+            "the last": ([(0, 3, 0), (1, 2, 0)], [(1, 2, 0), (1, 2, 0)]),
+            "both": ([(0, 3, 0), (1, 2, 0)], [(1, 2, 0), (2, 1, 0)]),
+            "many": ([(0, 3, 0), (1, 2, 0)], [(2, 1, 0), (1, 2, 0)]),
+            "expire": ([(0, 3, 0), (1, 2, 0)], [(0, 2, 1), (1, 1, 1)]),
+        }[way]
+        assert counts in (before, after), (line, counts)
+        assert [(t, n) for t, n, _ in counts] == [
+            (int(state.t[s]), int(state.open[3 * s])) for s in (0, 1)
+        ]
+        assert state.learnt[:, 0].tolist() == state.t.tolist()
+        known = {1} | ({0} if way in ("one stage", "many") else set())
+        known -= {1} if way in ("the last", "many") else set()
+        assert set(agent._known) == (known if counts == after and way != "expire" else {1}), line
+        if counts == before:
+            work()
+        again = fw.Agent.restore(agent.dump(), token=agent._ledger.token)
+        assert again.dump() == agent.dump()
+        if not came:
+            break
         line += 1
     assert line > 40

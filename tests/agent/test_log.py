@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import fairwolfe as fw
+from fairwolfe.agent.log_format import Header, Writer, is_decisions, read, rows_of
 from fairwolfe.bandits import EpsilonGreedy, SquareCB
-from fairwolfe.data.decisions import Header, Writer, is_decisions, read, rows_of
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import GiniEquality, Minimum, TwoSided
 from fairwolfe.ranking import FWLinUCBRank

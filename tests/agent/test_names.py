@@ -19,7 +19,7 @@ from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.objectives import GeneralizedGini, GiniWelfare, Minimum, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
 from tests.agent.ranking_agents import ITEMS, POLICY, PROBLEM, K, M, P, Q, bits, user
-from tests.kinds.test_arm_candidates import contents, state
+from tests.core.test_arm_candidates import contents, state
 
 ARMS = fw.Problem.arms(2, {"clicks": (0, 1), "minutes": (0, 10)})
 APART = fw.Problem.arms(2, {"clicks": (0, 1), "minutes": (0, 10)}, n_arms=3)
@@ -83,8 +83,36 @@ def test_names_that_are_given_once() -> None:
             rows.act(bad)
         with pytest.raises(InvalidInput, match=r"context 0: the context has . arms"):
             rows.act_many(bad[None])
-    with pytest.raises(InvalidInput, match=r"mapping, and the agent was given the names .* once"):
-        rows.act({"a": [1.0, 0.0], "b": [0.0, 1.0]})
+
+
+def test_a_mapping_has_the_names_that_were_given_once_in_any_order() -> None:
+    agents = [fw.Agent(BANDIT, ARMS, seed=7, arms=["a", "b", "c"]) for _ in range(3)]
+    rng = stream(6, "orders")
+    for _ in range(20):
+        rows = dict(zip("abc", rng.uniform(-0.5, 0.5, (3, 2)), strict=True))
+        other = {name: rows[name] for name in "cab"}
+        made = [
+            agents[0].act(np.array(list(rows.values()))),
+            agents[1].act(other),
+            agents[2].act_many([other])[0],
+        ]
+        assert len({(one.action, one.name, one.probability) for one in made}) == 1
+        reward = rng.random(2)
+        for agent, one in zip(agents, made, strict=True):
+            agent.update(one, reward)
+    assert state(agents[0]) == state(agents[1]) == state(agents[2])
+    for wrong, sentence in (
+        ({"a": WHO, "b": WHO}, r"the arm 'c' is missing; the arms are 'a', 'b', 'c'"),
+        ({"a": WHO, "b": WHO, "d": WHO}, r"there is no arm 'd'; the arms are 'a', 'b', 'c'"),
+        ({}, r"the arm 'a' is missing"),
+        ({1: WHO}, r"there is no arm 1"),
+        ({"a": WHO, "b": [1.0], "c": WHO}, r"the features of arm 'b' have the shape \(1,\)"),
+    ):
+        with pytest.raises(InvalidInput, match=sentence):
+            agents[0].act(wrong)
+    apart = fw.Agent(BANDIT, APART, arms=["a", "b", "c"])
+    with pytest.raises(InvalidInput, match=r"so all arms see the same features"):
+        apart.act({"a": WHO, "b": WHO, "c": WHO})
 
 
 def test_names_in_many_contexts() -> None:

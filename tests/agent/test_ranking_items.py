@@ -13,7 +13,7 @@ from fairwolfe import Agent, Problem
 from fairwolfe.core.arrays import Matrix
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.streams import stream
-from fairwolfe.objectives import ByGroup, GiniEquality, GiniWelfare, TwoSided
+from fairwolfe.objectives import GiniEquality, GiniWelfare, PerMerit, TwoSided
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.smoothing import Randomized
 from tests.agent.ranking_agents import (
@@ -165,19 +165,18 @@ def test_late_feedback_from_before_an_arrival_is_accepted(name: str) -> None:
     assert one.act_many([user(rng)] * 3, advance=True)
 
 
-def test_with_another_objective_labels_can_follow_the_items() -> None:
-    by_group = TwoSided(ByGroup(GiniEquality(), list("aabbccdd")))
-    one = agent(FWLinUCBRank(by_group))
-    played(one, stream(0, "labels"), 10)
-    longer = TwoSided(ByGroup(GiniEquality(), list("aabbccdde")))
+def test_an_objective_of_another_length_can_come_with_the_items() -> None:
+    one = agent(FWLinUCBRank(TwoSided(PerMerit(GiniEquality(), [1.0] * 8))))
+    played(one, stream(0, "merits"), 10)
+    longer = TwoSided(PerMerit(GiniEquality(), [1.0] * 8 + [2.0]))
     one.add_items(MORE[:1], objective=longer)
-    played(one, stream(1, "labels"), 10)
-    shorter = TwoSided(ByGroup(GiniEquality(), list("abbccdde")))
+    played(one, stream(1, "merits"), 10)
+    shorter = TwoSided(PerMerit(GiniEquality(), [1.0] * 7 + [2.0]))
     one.retire([0], objective=shorter)
-    played(one, stream(2, "labels"), 10)
+    played(one, stream(2, "merits"), 10)
     assert (one.objective, one.t) == (shorter, 30)
-    groups = ByGroup(GiniEquality(), list("abbccdde"))
-    assert one.value == pytest.approx(one.average[-1] + groups.value(one.average[:-1]))
+    merits = PerMerit(GiniEquality(), [1.0] * 7 + [2.0])
+    assert one.value == pytest.approx(one.average[-1] + merits.value(one.average[:-1]))
 
 
 def test_a_batch_spreads_over_items_that_came_late() -> None:

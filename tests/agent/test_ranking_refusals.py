@@ -15,7 +15,7 @@ from fairwolfe.core.decision import Decision
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput
-from fairwolfe.objectives import ByGroup, GiniEquality, Minimum, TwoSided
+from fairwolfe.objectives import ByGroup, GiniEquality, Minimum, PerMerit, TwoSided
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank
 from fairwolfe.reduction import FrankWolfe, MOLinCB
 from tests.agent.ranking_agents import FAIR, ITEMS, POLICY, PROBLEM, K, M, P, Q, agent, bits, played
@@ -298,19 +298,34 @@ def test_bad_items() -> None:
 
 
 def test_objectives_of_a_fixed_length_need_another() -> None:
-    labels = list("aabbccdd")
-    one = agent(FWLinUCBRank(TwoSided(ByGroup(GiniEquality(), labels))))
+    merits = [1.0] * 8
+    one = agent(FWLinUCBRank(TwoSided(PerMerit(GiniEquality(), merits))))
     played(one, stream(0, "bad"), 5)
     refused(
-        one, lambda: one.add_items(ITEMS[:1]), r"ByGroup has 8 labels, the problem has 9 items;"
+        one, lambda: one.add_items(ITEMS[:1]), r"PerMerit has 8 merits, the problem has 9 items;"
     )
-    refused(one, lambda: one.retire([0]), r"ByGroup has 8 labels, the problem has 7 items;")
-    short = TwoSided(ByGroup(GiniEquality(), labels[1:]))
-    refused(one, lambda: one.add_items(ITEMS[:1], objective=short), r"7 labels, the problem has 9")
-    refused(one, lambda: one.replace_objective(short), r"7 labels, the problem has 8 items")
+    refused(one, lambda: one.retire([0]), r"PerMerit has 8 merits, the problem has 7 items;")
+    short = TwoSided(PerMerit(GiniEquality(), merits[1:]))
+    refused(one, lambda: one.add_items(ITEMS[:1], objective=short), r"7 merits, the problem has 9")
+    refused(one, lambda: one.replace_objective(short), r"7 merits, the problem has 8 items")
     one.retire([0], objective=short)
     assert one.objective == short
-    assert one.add_items(ITEMS[:1], TwoSided(ByGroup(GiniEquality(), labels))).tolist() == [8]
+    assert one.add_items(ITEMS[:1], TwoSided(PerMerit(GiniEquality(), merits))).tolist() == [8]
+
+
+def test_labels_are_for_a_catalogue_that_does_not_change() -> None:
+    labels = list("aabbccdd")
+    one = agent(FWLinUCBRank(TwoSided(ByGroup(GiniEquality(), labels))))
+    sentence = r"has the labels of a fixed catalogue, and items have come or gone: .* by=.maker"
+    refused(one, lambda: one.add_items(ITEMS[:1]), sentence)
+    refused(one, lambda: one.retire([0]), sentence)
+    short = TwoSided(ByGroup(GiniEquality(), labels[1:]))
+    refused(one, lambda: one.retire([0], objective=short), sentence)
+    refused(one, lambda: one.retire([0], objective=2.0 * short.items), sentence)
+    one.replace_objective(TwoSided(ByGroup(GiniEquality(), labels[::-1])))
+    one.replace_objective(FAIR)
+    one.retire([0])
+    refused(one, lambda: one.replace_objective(short), sentence)
 
 
 def test_fairlearn_must_have_room_for_new_items() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,16 +15,19 @@ import pytest
 from fairwolfe import Agent, Problem
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson, Uniform
 from fairwolfe.bandits import Fixed as Always
-from fairwolfe.bandits.choosing import BanditState, LinearBandit
+from fairwolfe.bandits.base import BanditState, LinearBandit
+from fairwolfe.bandits.exploration import SCALE
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.contexts import Bilinear, PerArm, among, arms
 from fairwolfe.core.decision import Choice
 from fairwolfe.core.streams import stream
+from fairwolfe.environments import Finite
 from fairwolfe.errors import InvalidInput, NumericalFailure, OutsideAssumptions
-from fairwolfe.kernels.rules import choose, lesson, look
-from fairwolfe.objectives import GiniWelfare, Linear, Nash
+from fairwolfe.kernels.rules import certificate_terms, choose, lesson
+from fairwolfe.objectives import GiniWelfare, Linear, Minimum, Nash
 from fairwolfe.oracles import OnlineGradient, RegretBound, Ridge
 from fairwolfe.reduction import FrankWolfe
+from fairwolfe.simulation import simulate
 
 nan, inf = float("nan"), float("inf")
 
@@ -116,6 +119,38 @@ def test_squarecb_with_a_gamma0(gamma0: float, n_arms: int) -> None:
         played.probabilities(context, g)(gap_rule(values, gamma0 * math.sqrt(31.0)))
 
 
+@pytest.mark.parametrize("oracle", [Ridge(0.5), OnlineGradient()])
+@pytest.mark.parametrize("noise", [None, 0.2])
+def test_squarecb_with_a_scaled_gamma(oracle: Any, noise: float | None) -> None:
+    """gamma_t = SCALE sqrt(t)/sum_i |g_i| sd_i, sd_i at the estimate of the best-looking arm."""
+    base = SquareCB(gamma0="scaled", oracle=oracle)
+    played = Played(base, 30)
+    played.state = played.state._replace(params=base.rule_params(replace(PROBLEM, noise=noise)))
+    for n_arms in (1, 2, 6):
+        context, g = played.context(n_arms), played.rng.normal(size=N)
+        estimates = context @ played.state.oracle.theta[0].T
+        values = estimates @ g
+        place = np.clip((estimates[values.argmax()] - LOW) / (HIGH - LOW), 1 / 32, 31 / 32)
+        most = (HIGH - LOW) / 2.0 if noise is None else noise
+        sd = np.minimum((HIGH - LOW) * np.sqrt(place * (1.0 - place)), most)
+        gamma = SCALE * math.sqrt(31.0) / (np.abs(g) @ sd)
+        played.probabilities(context, g)(gap_rule(values, gamma))
+
+
+def test_a_scaled_gamma_does_not_depend_on_the_units_of_f() -> None:
+    world, f = Finite.a2(), Minimum()
+    runs = [
+        simulate(
+            FrankWolfe(times * f, SquareCB(gamma0=gamma0)), world, 300, record_actions=True
+        ).actions
+        for gamma0 in ("scaled", 100.0)
+        for times in (1.0, 128.0)  # a power of 2 changes no rounding
+    ]
+    actions = [np.asarray(one).tolist() for one in runs]
+    assert actions[0] == actions[1]
+    assert actions[2] != actions[3]
+
+
 def ridge_bound(t: float, ridge: float) -> float:
     """ridge D_theta^2 (of each reward) + D_K^2 d ln(1 + t D_X^2/(ridge d))."""
     return ridge * N * 0.8**2 + DIAMETER**2 * D * math.log(1.0 + t * 1.5**2 / (ridge * D))
@@ -129,7 +164,9 @@ def preset(t: int, n_arms: int, slope: float, delta: float, regret: float) -> fl
 @pytest.mark.parametrize("slope", [0.3, 2.0])
 def test_squarecb_with_the_gamma_of_the_theorem(slope: float) -> None:
     # Rewards beyond their ranges, so that the projection of the predictions matters.
-    played = Played(SquareCB(lipschitz=slope, oracle=Ridge(0.5), delta=0.1), 25, scale=3.0)
+    played = Played(
+        SquareCB(gamma0="theorem", lipschitz=slope, oracle=Ridge(0.5), delta=0.1), 25, scale=3.0
+    )
     context, g = played.context(6), played.rng.normal(size=N)
     free = context @ played.theta(0.5).T
     projected = np.clip(free, LOW, HIGH)
@@ -139,7 +176,7 @@ def test_squarecb_with_the_gamma_of_the_theorem(slope: float) -> None:
 
 
 def test_squarecb_with_the_gamma_of_the_theorem_for_another_oracle() -> None:
-    played = Played(SquareCB(lipschitz=1.0, oracle=OnlineGradient()), 25)
+    played = Played(SquareCB(gamma0="theorem", lipschitz=1.0, oracle=OnlineGradient()), 25)
     context, g = played.context(4), played.rng.normal(size=N)
     reach = 0.8 * 1.5 + np.maximum(abs(LOW), abs(HIGH))
     regret = 4.0 * math.sqrt(2.0) * 0.8 * 1.5 * reach.sum() * math.sqrt(26.0)
@@ -149,7 +186,7 @@ def test_squarecb_with_the_gamma_of_the_theorem_for_another_oracle() -> None:
 
 def test_squarecb_for_a_known_horizon() -> None:
     slope, delta, horizon, k = 0.7, 0.2, 5000, 5
-    played = Played(SquareCB(lipschitz=slope, horizon=horizon, delta=delta), 10)
+    played = Played(SquareCB(gamma0="theorem", lipschitz=slope, horizon=horizon, delta=delta), 10)
     context, g = played.context(k), played.rng.normal(size=N)
     regret = 2.0 * slope**2 * ridge_bound(horizon, 1.0)
     regret += 16.0 * slope**2 * DIAMETER**2 * math.log(2.0 / delta)
@@ -173,10 +210,10 @@ def test_squarecb_explores_no_more_than_its_lemma_says() -> None:
 
 def test_the_reduction_gives_squarecb_its_lipschitz_constant() -> None:
     objective = GiniWelfare()
-    policy = FrankWolfe(objective, SquareCB())
+    policy = FrankWolfe(objective, SquareCB(gamma0="theorem"))
     state = policy.init(PROBLEM)
-    assert state.base == SquareCB(lipschitz=objective.lipschitz(N))
-    own = FrankWolfe(objective, SquareCB(lipschitz=9.0)).init(PROBLEM)
+    assert state.base == SquareCB(gamma0="theorem", lipschitz=objective.lipschitz(N))
+    own = FrankWolfe(objective, SquareCB(gamma0="theorem", lipschitz=9.0)).init(PROBLEM)
     assert own.base.lipschitz == 9.0
     # Nothing is known yet, so all arms are equal whatever gamma is.
     assert policy.act(state, np.eye(D), at(0.3)).probability == pytest.approx(1.0 / D)
@@ -248,7 +285,7 @@ def test_linucb_takes_noise_and_norms_from_the_problem() -> None:
         ),
     ]
     for problem, noise, norms in cases:
-        base = LinUCB(ridge=ridge)
+        base = LinUCB(ridge=ridge, exploration="theorem")
         state = base.init(problem)
         alpha = radii(ridge * np.eye(D), ridge, 0.05, noise, norms)
         assert scored(base, state, x, g)[2][0] == pytest.approx(
@@ -260,11 +297,11 @@ def test_linucb_takes_noise_and_norms_from_the_problem() -> None:
     "base",
     [
         SquareCB(gamma0=10.0),
-        SquareCB(lipschitz=1.0),
+        SquareCB(gamma0="theorem", lipschitz=1.0),
         EpsilonGreedy(0.2),
         Uniform(),
         Thompson(),
-        LinUCB(),
+        LinUCB(exploration="theorem"),
     ],
     ids=lambda b: type(b).__name__,
 )
@@ -325,7 +362,7 @@ def test_linucb_extended_against_numpy() -> None:
 
 def test_ties_go_to_the_first_arm() -> None:
     context = np.ones((4, D))
-    for base in (LinUCB(), EpsilonGreedy(0.0), SquareCB(gamma0=1.0)):
+    for base in (LinUCB(exploration="theorem"), EpsilonGreedy(0.0), SquareCB(gamma0=1.0)):
         state = base.init(PROBLEM)
         assert base.act(state, context, np.ones(N), at(0.0)).action == 0
 
@@ -333,7 +370,7 @@ def test_ties_go_to_the_first_arm() -> None:
 def test_a_bilinear_context_is_its_flat_form() -> None:
     problem = Problem.arms((2, 2), RANGES)
     rng = stream(0, "bilinear")
-    base = LinUCB(ridge=0.1)
+    base = LinUCB(ridge=0.1, exploration="theorem")
     one, other = base.init(problem), base.init(Problem.arms(4, RANGES))
     for _ in range(30):
         user, items, g = rng.normal(size=2), rng.normal(size=(5, 2)), rng.normal(size=N)
@@ -357,52 +394,74 @@ class Unbounded(Ridge):
 
 REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "preset without L": (
-        lambda: SquareCB().init(PROBLEM),
+        lambda: SquareCB(gamma0="theorem").init(PROBLEM),
         OutsideAssumptions,
-        r"needs a Lipschitz constant of f, here None; give SquareCB a gamma0 instead",
+        r"needs a Lipschitz constant of f, here None; give SquareCB another gamma0",
     ),
     "preset of an f without L": (
-        lambda: FrankWolfe(Nash(offset=1.0), SquareCB()).init(PROBLEM),
+        lambda: FrankWolfe(Nash(offset=1.0), SquareCB(gamma0="theorem")).init(PROBLEM),
         OutsideAssumptions,
         r"needs a Lipschitz constant of f, here inf; give",
     ),
     "preset of a constant f": (
-        lambda: FrankWolfe(Linear((0.0, 0.0, 0.0)), SquareCB()).init(PROBLEM),
+        lambda: FrankWolfe(Linear((0.0, 0.0, 0.0)), SquareCB(gamma0="theorem")).init(PROBLEM),
         OutsideAssumptions,
         r"needs a Lipschitz constant of f, here 0\.0; give",
     ),
     "preset of a horizon without L": (
-        lambda: SquareCB(horizon=100).init(PROBLEM),
+        lambda: SquareCB(gamma0="theorem", horizon=100).init(PROBLEM),
         OutsideAssumptions,
         r"needs a Lipschitz constant",
     ),
     "preset without a bound": (
-        lambda: SquareCB(lipschitz=1.0, oracle=Unbounded()).init(PROBLEM),
+        lambda: SquareCB(gamma0="theorem", lipschitz=1.0, oracle=Unbounded()).init(PROBLEM),
         OutsideAssumptions,
         r"no bound is known",
     ),
     "gamma0 zero": (lambda: SquareCB(gamma0=0.0), InvalidInput, r"gamma0 is 0\.0; .*positive"),
     "gamma0 nan": (lambda: SquareCB(gamma0=nan), InvalidInput, r"gamma0 is nan; .*positive"),
-    "horizon zero": (lambda: SquareCB(horizon=0), InvalidInput, r"horizon is 0; .*at least 1"),
-    "delta of squarecb": (lambda: SquareCB(delta=1.0), InvalidInput, r"delta is 1\.0; .*0 and 1"),
+    "horizon zero": (
+        lambda: SquareCB(gamma0="theorem", horizon=0),
+        InvalidInput,
+        r"horizon is 0; .*at least 1",
+    ),
+    "delta of squarecb": (
+        lambda: SquareCB(gamma0="theorem", delta=1.0),
+        InvalidInput,
+        r"delta is 1\.0; .*0 and 1",
+    ),
     "exploration": (lambda: LinUCB(exploration=-0.1), InvalidInput, r"exploration is -0\.1; .*0"),
     "exploration nan": (lambda: LinUCB(exploration=nan), InvalidInput, r"exploration is nan; .*0"),
-    "ridge of linucb": (lambda: LinUCB(ridge=0.0), InvalidInput, r"ridge is 0\.0; .*positive"),
-    "delta of linucb": (lambda: LinUCB(delta=0.0), InvalidInput, r"delta is 0\.0; .*0 and 1"),
+    "ridge of linucb": (
+        lambda: LinUCB(ridge=0.0, exploration="theorem"),
+        InvalidInput,
+        r"ridge is 0\.0; .*positive",
+    ),
+    "delta of linucb": (
+        lambda: LinUCB(delta=0.0, exploration="theorem"),
+        InvalidInput,
+        r"delta is 0\.0; .*0 and 1",
+    ),
     "epsilon negative": (lambda: EpsilonGreedy(-0.1), InvalidInput, r"epsilon is -0\.1; .*0 to 1"),
     "epsilon large": (lambda: EpsilonGreedy(1.1), InvalidInput, r"epsilon is 1\.1; .*0 to 1"),
     "epsilon nan": (lambda: EpsilonGreedy(nan), InvalidInput, r"epsilon is nan; .*0 to 1"),
     "extended without L": (
-        lambda: LinUCB(model="extended").init(PROBLEM),
+        lambda: LinUCB(model="extended", exploration="theorem").init(PROBLEM),
         OutsideAssumptions,
         r"extended LinUCB needs a Lipschitz constant of f, here None",
     ),
     "extended and per arm": (
-        lambda: LinUCB(model="extended", lipschitz=1.0).init(Problem.arms(D, RANGES, n_arms=3)),
+        lambda: LinUCB(model="extended", lipschitz=1.0, exploration="theorem").init(
+            Problem.arms(D, RANGES, n_arms=3)
+        ),
         InvalidInput,
         r"one design for all arms; use model='shared' with PerArm",
     ),
-    "model": (lambda: LinUCB(model=bad("both")), InvalidInput, r"model is 'both'; .*'extended'"),
+    "model": (
+        lambda: LinUCB(model=bad("both"), exploration="theorem"),
+        InvalidInput,
+        r"model is 'both'; .*'extended'",
+    ),
     "scale of thompson": (lambda: Thompson(scale=nan), InvalidInput, r"scale is nan; .*at least 0"),
     "per-arm context": (
         lambda: act(PROBLEM, PerArm(np.ones(D))),
@@ -445,7 +504,9 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         r"feature 1 of arm 1 is nan; give finite numbers only",
     ),
     "direction too short": (
-        lambda: LinUCB().act(LinUCB().init(PROBLEM), np.eye(D), np.ones(2), at(0.5)),
+        lambda: LinUCB(exploration="theorem").act(
+            LinUCB(exploration="theorem").init(PROBLEM), np.eye(D), np.ones(2), at(0.5)
+        ),
         InvalidInput,
         r"direction has shape \(2,\); give 3 numbers, one for each of clicks, gain, cost",
     ),
@@ -458,12 +519,12 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
 
 
 def act(problem: Problem, context: Any) -> Choice:
-    base = LinUCB()
+    base = LinUCB(exploration="theorem")
     return base.act(base.init(problem), context, np.ones(N), at(0.5))
 
 
 def learnt(reward: Vector) -> object:
-    base = LinUCB()
+    base = LinUCB(exploration="theorem")
     state = base.init(PROBLEM)
     return base.update(state, base.act(state, np.eye(D), np.ones(N), at(0.5)), np.ones(N), reward)
 
@@ -478,7 +539,10 @@ def test_refusals(case: str) -> None:
 def test_the_models_of_linucb_agree_for_one_reward_and_a_direction_of_one() -> None:
     problem = Problem.arms(3, {"clicks": (0, 1)}, parameter_norm=1.0)
     rng = stream(0, "models")
-    models = [LinUCB(), LinUCB(model="extended", lipschitz=1.0)]
+    models = [
+        LinUCB(exploration="theorem"),
+        LinUCB(model="extended", lipschitz=1.0, exploration="theorem"),
+    ]
     states = [model.init(problem) for model in models]
     for _ in range(100):
         x, reward = rng.normal(size=(5, 3)), rng.random(1)
@@ -527,9 +591,10 @@ def test_gamma_counts_answered_decisions() -> None:
 WITH_RULES: dict[str, LinearBandit] = {
     "linucb": LinUCB(exploration=0.3, ridge=0.1),
     "pointwise": LinUCB(exploration="pointwise"),
-    "extended": LinUCB(model="extended", lipschitz=1.7),
+    "extended": LinUCB(model="extended", lipschitz=1.7, exploration="theorem"),
     "squarecb": SquareCB(gamma0=20.0),
-    "squarecb_theorem": SquareCB(lipschitz=1.0, oracle=OnlineGradient()),
+    "squarecb_scaled": SquareCB(gamma0="scaled"),
+    "squarecb_theorem": SquareCB(gamma0="theorem", lipschitz=1.0, oracle=OnlineGradient()),
     "epsilon_greedy": EpsilonGreedy(0.2),
     "thompson": Thompson(scale=0.5),
     "uniform": Uniform(),
@@ -558,12 +623,12 @@ def test_the_record_for_the_engine_decides_and_learns_the_same_bits(
         assert drawn.size == rule.uniforms
         arm, chance, _ = choose(rule.name, model, g, x, n_arms is not None, drawn, rule.params)
         assert (choice.action, choice.probability) == (arm, None if math.isnan(chance) else chance)
-        doubt = np.concatenate([problem.low, problem.high, base.doubt(problem)])
-        given = (model, g[::-1].copy(), g, x, n_arms is not None, arm, doubt)
-        seen = base.look(
-            state, PerArm(x[0]) if n_arms else x, g, choice, g[::-1], base.doubt(problem)
+        bounds = np.concatenate([problem.low, problem.high, base.bound_params(problem)])
+        given = (model, g[::-1].copy(), g, x, n_arms is not None, arm, bounds)
+        seen = base.certify(
+            state, PerArm(x[0]) if n_arms else x, g, choice, g[::-1], base.bound_params(problem)
         )
-        np.testing.assert_array_equal(seen, look(rule.look, *given))
+        np.testing.assert_array_equal(seen, certificate_terms(rule.certificate, *given))
         reward = rng.uniform(LOW, HIGH)
         block, own = (arm, x[0]) if n_arms else (0, x[arm])
         assert model.learn(block, *(lesson(g, own, reward) if rule.extended else (own, reward)))
@@ -645,7 +710,10 @@ def test_what_a_subclass_replaces_is_not_left_out_by_the_engine() -> None:
     ids=repr,
 )
 def test_evidence_of_another_problem_is_refused(evidence: Any) -> None:
-    for base in (LinUCB(), LinUCB(model="extended", lipschitz=1.0)):
+    for base in (
+        LinUCB(exploration="theorem"),
+        LinUCB(model="extended", lipschitz=1.0, exploration="theorem"),
+    ):
         state = base.init(PROBLEM)
         message = r"the evidence of the choice is .* 4 features and 1 blocks, and at most a norm of"
         with pytest.raises(InvalidInput, match=message):

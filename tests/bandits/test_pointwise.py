@@ -14,13 +14,13 @@ import fairwolfe as fw
 from fairwolfe.bandits import LinUCB
 from fairwolfe.cli import commands
 from fairwolfe.core.arrays import Vector
-from fairwolfe.core.expressions import read
+from fairwolfe.core.build import from_text
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.kinds import kind_of
 from fairwolfe.environments import FactorModel, Mehrotra, dcg
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.objectives import GiniEquality, Minimum, TwoSided
-from fairwolfe.oracles.linear_state import UPDATES
+from fairwolfe.oracles.linear_regression import UPDATES
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
 
 POINTWISE: Any = {"exploration": "pointwise"}
@@ -240,7 +240,9 @@ def test_arms_of_both_loops_are_equal_and_differ_from_the_theory(model: Any) -> 
     policy = fw.FrankWolfe(Minimum(), base)
     compiled, plain = (actions(policy, world, way) for way in (True, False))
     np.testing.assert_array_equal(compiled, plain)
-    whole = actions(fw.FrankWolfe(Minimum(), LinUCB(model=model)), world, True)
+    whole = actions(
+        fw.FrankWolfe(Minimum(), LinUCB(model=model, exploration="theorem")), world, True
+    )
     assert (whole != plain).any()
 
 
@@ -271,13 +273,13 @@ def test_arms_with_parameters_of_their_own() -> None:
 def test_other_values_are_refused_with_both_forms(value: Any) -> None:
     makers: tuple[Any, ...] = (LinUCB, LinUCBRank, UnbiasedLinUCBRank)
     for maker in makers:
-        with pytest.raises(InvalidInput, match=r"exploration is .*at least 0, or 'pointwise'"):
+        with pytest.raises(InvalidInput, match=r"exploration is .*at least 0, 'pointwise' or"):
             maker(exploration=value)
 
 
 def test_expressions_and_specs(tmp_path: Path) -> None:
     for made in (LinUCB(**POINTWISE), *POLICIES.values()):
-        assert read(repr(made)) == made
+        assert from_text(repr(made)) == made
     text = """
 name = "both"
 horizon = 20
@@ -308,7 +310,7 @@ def test_the_tradeoff_command_takes_both_forms(tmp_path: Path) -> None:
         assert out.exit_code == 0, out.output
     out = CliRunner().invoke(commands, [*given, "point"])
     assert out.exit_code != 0
-    assert "or 'pointwise'" in out.output + str(out.exception)
+    assert "'pointwise' or 'theorem'" in out.output + str(out.exception)
 
 
 def test_a_saved_agent_decides_alike(tmp_path: Path) -> None:
@@ -333,10 +335,11 @@ def test_a_saved_agent_decides_alike(tmp_path: Path) -> None:
 @pytest.mark.parametrize("settings", [{}, {"model": "extended", "lipschitz": 1.0}])
 def test_the_certificate_keeps_the_whole_radius(settings: Any) -> None:
     whole, pointwise = LinUCB(**settings), LinUCB(**settings, **POINTWISE)
-    np.testing.assert_array_equal(whole.doubt(ARMS), pointwise.doubt(ARMS))
+    np.testing.assert_array_equal(whole.bound_params(ARMS), pointwise.bound_params(ARMS))
     problem = LISTS.problem()
     np.testing.assert_array_equal(
-        LinUCBRank().doubt(problem), LinUCBRank(**POINTWISE).doubt(problem)
+        LinUCBRank(exploration="theorem").bound_params(problem),
+        LinUCBRank(**POINTWISE).bound_params(problem),
     )
 
 
@@ -348,15 +351,15 @@ def test_what_is_seen_of_rankings_does_not_depend_on_the_exploration() -> None:
     slope, g = rng.random(n), rng.random(n)
     context = LISTS.context(world, 1, rng)
     tops = []
-    for base in (LinUCBRank(), LinUCBRank(**POINTWISE)):
+    for base in (LinUCBRank(exploration="theorem"), LinUCBRank(**POINTWISE)):
         state = base.init(problem)
         choice = base.act(state, context, g, rng)
-        tops.append(base.look(state, context, g, choice, slope, base.doubt(problem))[0])
+        tops.append(base.certify(state, context, g, choice, slope, base.bound_params(problem))[0])
     np.testing.assert_array_equal(tops[0], tops[1])
 
 
 def test_what_is_seen_of_arms_does_not_depend_on_the_exploration() -> None:
-    rng, whole = np.random.default_rng(0), LinUCB()
+    rng, whole = np.random.default_rng(0), LinUCB(exploration="theorem")
     state = whole.init(ARMS)
     for _ in range(10):
         choice = whole.act(state, rng.random((3, 4)), rng.random(2), rng)
@@ -366,7 +369,7 @@ def test_what_is_seen_of_arms_does_not_depend_on_the_exploration() -> None:
     for base in (whole, LinUCB(**POINTWISE)):
         own, g = state._replace(params=base.rule_params(ARMS)), np.ones(2)
         choice = base.act(own, context, g, rng)
-        tops.append(base.look(own, context, g, choice, slope, base.doubt(ARMS))[0])
+        tops.append(base.certify(own, context, g, choice, slope, base.bound_params(ARMS))[0])
     assert tops[0] == tops[1]
 
 

@@ -63,7 +63,7 @@ class Nearly(Neither):
         return np.array([0.2, 0.4])
 
     def context(self, world, t, rng):
-        return rng.random(2) / 2
+        return fw.PerArm(rng.random(2) / 2)
 
     def mean_reward(self, world, context, action):
         return world[action : action + 1]

@@ -21,8 +21,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fairwolfe.cli import commands
-from fairwolfe.data import downloads
-from fairwolfe.environments import lastfm
+from fairwolfe.environments import downloads
+from fairwolfe.environments import listening as lastfm
 from fairwolfe.errors import InvalidInput, MissingData
 
 CONTENT = b"userID\tartistID\tweight\r\n" + b"2\t51\t13883\r\n" * 20_000

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from fairwolfe.cli import progress
+from fairwolfe.cli import printing
 
 
 def test_the_time_left_is_by_the_rate_of_the_last_minute(
@@ -14,8 +14,8 @@ def test_the_time_left_is_by_the_rate_of_the_last_minute(
 ) -> None:
     """Ten minutes of compilation, then 400 of 1,000 parts a minute: 90 seconds are left."""
     now = 0.0
-    monkeypatch.setattr("fairwolfe.cli.progress.time.monotonic", lambda: now)
-    lines = progress._Lines(1000.0)
+    monkeypatch.setattr("fairwolfe.cli.printing.time.monotonic", lambda: now)
+    lines = printing._Lines(1000.0)
     for now, done in ((600.0, 6.0), (660.0, 394.0), (700.0, 100.0)):  # noqa: B007
         lines("fair", done)
     first, second = capsys.readouterr().err.splitlines()

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from fairwolfe.client import AsyncClient, Client, Decided
-from fairwolfe.client.outbox import Batch, Outbox
-from fairwolfe.client.retry import Reply
+from fairwolfe.client.outbox import FeedbackBatch, Outbox
+from fairwolfe.client.steps import Reply
 from fairwolfe.errors import InvalidInput, Unavailable
 from tests.service.clients import KINDS, Moody, connected, moody_server
 from tests.service.servers import ROOT, Server, config, wait_for
@@ -176,8 +176,8 @@ def test_a_buffer_that_forgets_what_it_lost_would_be_caught(
 ) -> None:
     took = Outbox.took
 
-    def forgetful(self: Outbox, batch: Batch, reply: Reply | BaseException) -> None:
-        if isinstance(reply, BaseException):
+    def forgetful(self: Outbox, batch: FeedbackBatch, reply: Reply) -> None:
+        if not reply.status:
             self._drop(batch.model, range(len(batch.entries)))
         else:
             took(self, batch, reply)
@@ -441,7 +441,7 @@ def test_it_waits_no_longer_than_the_pauses_of_a_call() -> None:
     assert batch is not None
     pauses = []
     for _ in range(100):
-        outbox.took(batch, ConnectionError("gone"))
+        outbox.took(batch, Reply.lost(ConnectionError("gone")))
         pauses.append(outbox.delay())
     assert max(pauses) <= 2.0
     assert max(pauses) > 1.0  # they grow

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.bandits import EpsilonGreedy, LinUCB
-from fairwolfe.bandits.choosing import BanditState, Evidence
+from fairwolfe.bandits.base import BanditState, Evidence
 from fairwolfe.core.arrays import Matrix, Vector
-from fairwolfe.core.catalogue import Candidates
+from fairwolfe.core.candidates import Candidates
 from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.decision import Choice, Decision
 from fairwolfe.core.feedback import Shown
@@ -26,8 +26,8 @@ from fairwolfe.objectives import (
     On,
     TwoSided,
 )
-from fairwolfe.oracles import LinearState, RegretBound, Ridge
-from fairwolfe.oracles.linear_state import UPDATES
+from fairwolfe.oracles import LinearState, Ridge
+from fairwolfe.oracles.linear_regression import UPDATES
 from fairwolfe.ranking import FWLinUCBRank, LinUCBRank
 from fairwolfe.ranking.ranker import RankState
 from fairwolfe.reduction import FrankWolfe
@@ -268,7 +268,7 @@ OBJECTIVE_FAULTS: dict[type, set[str]] = {
     Unprintable: {"is_a_value"},
     NanOutside: {"has_values"},
     NotAFloat: {"has_values"},
-    Scribbling: {"has_values", "can_be_bound"},
+    Scribbling: {"has_values", "composes"},
     Convex: {"is_concave", "has_supergradients"},
     WrongSign: {"has_supergradients"},
     TooFlat: {"is_lipschitz"},
@@ -284,10 +284,10 @@ OBJECTIVE_FAULTS: dict[type, set[str]] = {
     SometimesProx: {"has_prox_or_says_no"},
     SmoothAtLarge: {"is_smooth_if_it_says_so"},
     Trusting: {"refuses_bad_input"},
-    AimsSorted: {"can_be_aimed"},
-    BindsToAnother: {"can_be_bound"},
-    Remembering: {"has_a_compiled_gradient"},
-    AddsAnother: {"has_a_compiled_gradient"},
+    AimsSorted: {"composes"},
+    BindsToAnother: {"composes"},
+    Remembering: {"composes"},
+    AddsAnother: {"composes"},
 }
 
 
@@ -681,9 +681,9 @@ POLICY_FAULTS: dict[type, set[str]] = {
     FirstTwice: {"averages_the_rewards"},
     AheadOfTime: {"averages_the_rewards"},
     Possessive: {"can_be_stored"},
-    TrustingPolicy: {"refuses_bad_rewards"},
-    Untidy: {"refuses_bad_rewards"},
-    Credulous: {"refuses_bad_contexts"},
+    TrustingPolicy: {"refuses_bad_input"},
+    Untidy: {"refuses_bad_input"},
+    Credulous: {"refuses_bad_input"},
 }
 
 
@@ -738,22 +738,13 @@ class Moody(Exact):
         Ridge.learn(block, x, reward * (1.0 + 1e-12 * NOISE.random()), *state)
 
 
-class Overconfident(Exact):
-    """Promises a third of the regret bound."""
-
-    def regret_bound(self, problem: Problem) -> RegretBound:
-        constant, factor, rate, root = super().regret_bound(problem)
-        return RegretBound(constant / 3.0, factor / 3.0, rate, root)
-
-
 ORACLE_FAULTS: dict[type, set[str]] = {
     Exact: set(),
     Open: {"is_a_value"},
-    Together: {"starts_afresh", "keeps_blocks_apart"},
+    Together: {"learns_from_its_arguments_alone", "keeps_blocks_apart"},
     Jaded: {"predicts_better_and_better"},
     FirstBlock: {"keeps_blocks_apart"},
-    Moody: {"estimates_from_its_state_alone"},
-    Overconfident: {"keeps_its_regret_bound"},
+    Moody: {"learns_from_its_arguments_alone"},
 }
 
 
@@ -920,11 +911,7 @@ RANKER_FAULTS: dict[type, set[str]] = {
     Swapping: set(),
     SharedShelf: {"starts_afresh", "treats_products_as_their_flat_form"},
     MarkingRanker: {"only_reads_when_acting"},
-    LuckyRanker: {
-        "only_reads_when_acting",
-        "treats_products_as_their_flat_form",
-        "takes_new_items",
-    },
+    LuckyRanker: {"only_reads_when_acting", "treats_products_as_their_flat_form"},
     Repeating: {  # nothing can be learnt of what the kind does not take for a ranking
         "starts_afresh",
         "only_reads_when_acting",
@@ -936,7 +923,6 @@ RANKER_FAULTS: dict[type, set[str]] = {
         "follows_any_direction",
         "estimates_reward_vectors",
         "shows_what_may_be_shown",
-        "takes_new_items",
     },
     OfOneSwap: {"tells_true_probabilities"},
     IdleRanker: {"learns"},
@@ -946,8 +932,6 @@ RANKER_FAULTS: dict[type, set[str]] = {
     Unpinned: {"shows_what_may_be_shown"},
     Twisted: {"treats_products_as_their_flat_form"},
     NamingRanker: {"can_be_stored"},
-    Amnesiac: {"takes_new_items"},
-    Closed: {"takes_new_items"},
 }
 
 
@@ -1024,7 +1008,7 @@ RANKING_FAULTS: dict[type, set[str]] = {
     CountsAll: {"averages_the_rewards"},
     RankingAheadOfTime: {"averages_the_rewards"},
     PossessiveRanking: {"can_be_stored"},
-    TrustingRanking: {"refuses_bad_rewards"},
-    CredulousRanking: {"refuses_bad_contexts"},
+    TrustingRanking: {"refuses_bad_input"},
+    CredulousRanking: {"refuses_bad_input"},
     Crooked: {"treats_products_as_their_flat_form"},
 }

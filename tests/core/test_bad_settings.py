@@ -44,7 +44,7 @@ BAD: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         InvalidInput,
         r"horizon is 1\.5; .*at least 1",
     ),
-    "no samples": (lambda: Randomized(n_samples=0), InvalidInput, r"n_samples is 0; .*>= 1"),
+    "no samples": (lambda: Randomized(n_samples=0), InvalidInput, r"n_samples is 0; .*at least 1"),
     "half a sample": (lambda: Randomized(n_samples=bad(0.5)), InvalidInput, r"n_samples is 0\.5;"),
     "t -1": (
         lambda: Moreau(1.0).gradient(Minimum(), vector(1.0), -1),

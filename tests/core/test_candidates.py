@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 
 from fairwolfe import Problem
-from fairwolfe.core.catalogue import Catalogue, candidates, find, item_features, sizes, whole_ids
+from fairwolfe.core.candidates import (
+    Catalogue,
+    find,
+    item_features,
+    read_candidates,
+    sizes,
+    whole_ids,
+)
 from fairwolfe.core.contexts import Bilinear
+from fairwolfe.core.rankings import RankingKind
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.gates import largest_square_product
@@ -23,14 +31,14 @@ KEPT = Catalogue(SOME.ids, np.arange(24.0).reshape(3, 8), 8)
 
 
 def test_items_become_columns() -> None:
-    given = candidates(Bilinear(USER, ITEMS), PROBLEM, ALL)
+    given = read_candidates(Bilinear(USER, ITEMS), PROBLEM, ALL)
     np.testing.assert_array_equal(given.user, USER)
     np.testing.assert_array_equal(given.items, ITEMS.T)
     assert given.items.flags.c_contiguous
     assert given.ids.tolist() == [0, 1, 2, 3, 4, 5]
     assert (given.places.size, given.pinned.size, given.kept) == (0, 0, False)
-    assert candidates(given, PROBLEM, ALL) is given
-    flat = candidates(ITEMS.tolist(), FLAT, ALL)
+    assert RankingKind(PROBLEM, ALL).read(given) is given
+    flat = read_candidates(ITEMS.tolist(), FLAT, ALL)
     np.testing.assert_array_equal(flat.items, ITEMS.T)
     assert flat.user.tolist() == [1.0]
     assert (sizes(PROBLEM), sizes(FLAT)) == ((2, 3), (1, 3))
@@ -38,7 +46,7 @@ def test_items_become_columns() -> None:
 
 def test_the_largest_norm_is_that_of_the_product() -> None:
     flat = Bilinear(USER, ITEMS).flat()
-    given = candidates(Bilinear(USER, ITEMS), PROBLEM, ALL)
+    given = read_candidates(Bilinear(USER, ITEMS), PROBLEM, ALL)
     square = largest_square_product(given.user, given.items)
     assert square**0.5 == pytest.approx(np.linalg.norm(flat, axis=1).max())
 
@@ -59,7 +67,7 @@ def test_the_items_that_may_be_shown(only: Any, blocked: Any, ids: list[int]) ->
     """A context has a row for each item not retired; ids stay those of the whole catalogue."""
     rows = ITEMS[:4]
     context = Bilinear(USER, rows)
-    given = candidates(context, PROBLEM, SOME, only=only, blocked=blocked)
+    given = read_candidates(context, PROBLEM, SOME, candidates=only, blocked=blocked)
     assert given.ids.tolist() == ids
     places = [SOME.ids.tolist().index(i) for i in ids]
     np.testing.assert_array_equal(given.items, rows[places].T)
@@ -72,23 +80,23 @@ def test_the_items_that_may_be_shown(only: Any, blocked: Any, ids: list[int]) ->
 
 
 def test_features_that_are_kept() -> None:
-    given = candidates([0.1, 0.2], PROBLEM, KEPT, blocked=[2])
+    given = read_candidates([0.1, 0.2], PROBLEM, KEPT, blocked=[2])
     assert given.kept
     np.testing.assert_array_equal(given.items, KEPT.features[:, [0, 5, 6]])
-    told = candidates(Bilinear(USER, ITEMS[:4]), PROBLEM, KEPT)
+    told = read_candidates(Bilinear(USER, ITEMS[:4]), PROBLEM, KEPT)
     assert not told.kept
     np.testing.assert_array_equal(told.items, ITEMS[:4].T)
     everything = Catalogue(np.arange(8), KEPT.features, 8)
-    np.testing.assert_array_equal(candidates(USER, PROBLEM, everything).items, KEPT.features)
+    np.testing.assert_array_equal(read_candidates(USER, PROBLEM, everything).items, KEPT.features)
 
 
 def test_pins_are_rows_of_the_candidates() -> None:
     context = Bilinear(USER, ITEMS[:4])
-    given = candidates(context, PROBLEM, SOME, pinned={1: 5})
+    given = read_candidates(context, PROBLEM, SOME, pinned={1: 5})
     assert given.pinned.tolist() == [-1, 2]
-    given = candidates(context, PROBLEM, SOME, only=[5, 6, 0], pinned={0: 6, 1: 0})
+    given = read_candidates(context, PROBLEM, SOME, candidates=[5, 6, 0], pinned={0: 6, 1: 0})
     assert given.ids[given.pinned].tolist() == [6, 0]
-    assert candidates(context, PROBLEM, SOME, pinned={}).pinned.size == 0
+    assert read_candidates(context, PROBLEM, SOME, pinned={}).pinned.size == 0
 
 
 def test_arrays_of_the_caller_are_safe_to_read() -> None:
@@ -97,11 +105,11 @@ def test_arrays_of_the_caller_are_safe_to_read() -> None:
     frozen.flags.writeable = False
     user = USER.copy()
     user.flags.writeable = False
-    given = candidates(Bilinear(user, frozen), PROBLEM, ALL)
+    given = read_candidates(Bilinear(user, frozen), PROBLEM, ALL)
     for array in (given.user, given.items):
         assert array.flags.c_contiguous
         assert array.flags.writeable
-    whole = candidates(Bilinear([1, 0], np.ones((6, 3), dtype=np.int32)), PROBLEM, ALL)
+    whole = read_candidates(Bilinear([1, 0], np.ones((6, 3), dtype=np.int32)), PROBLEM, ALL)
     assert whole.items.dtype == np.float64
 
 

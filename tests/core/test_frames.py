@@ -10,7 +10,7 @@ import pytest
 
 import fairwolfe as fw
 from fairwolfe.bandits import LinUCB, SquareCB, Uniform
-from fairwolfe.core.frames import frame_of, is_frame, rows_of, table_of
+from fairwolfe.core.tables import frame_of, is_frame, rows_of, table_of
 from fairwolfe.environments import FactorModel, Listening, Mehrotra, dcg
 from fairwolfe.errors import InvalidInput, MissingExtra
 from fairwolfe.objectives import AtMost, GiniWelfare, Linear, Minimum
@@ -62,7 +62,7 @@ def test_users_and_items_of_rankings_are_tables_too(backend: str) -> None:
     items = np.random.default_rng(0).uniform(0, 0.5, (4, 3))
     frame = frame_of({f"f{i}": items[:, i] for i in range(3)}, backend)
     user = np.array([0.3, 0.4])
-    policy = FWLinUCBRank(Linear({"clicks": 1.0}))
+    policy = FWLinUCBRank(Linear({"clicks": 1.0}), exploration="theorem")
     one, two = fw.Agent(policy, problem), fw.Agent(policy, problem)
     assert_equal = np.testing.assert_array_equal
     assert_equal(one.act(fw.Bilinear(user, frame)).action, two.act(fw.Bilinear(user, items)).action)
@@ -72,7 +72,7 @@ def test_users_and_items_of_rankings_are_tables_too(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_columns_that_are_not_numbers_are_refused_with_a_way_out(backend: str) -> None:
-    agent = fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB()), TWO)
+    agent = fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB(exploration="theorem")), TWO)
     frame = frame_of({"price": [0.5, 0.0], "city": ["Rome", "Oslo"], "new": [1, 0]}, backend)
     with pytest.raises(InvalidInput, match=r"column 'city' has the type String; .*fw\.features"):
         agent.act(frame)
@@ -83,7 +83,7 @@ def test_columns_that_are_not_numbers_are_refused_with_a_way_out(backend: str) -
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_missing_numbers_are_refused_by_their_place(backend: str) -> None:
-    agent = fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB()), TWO)
+    agent = fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB(exploration="theorem")), TWO)
     frame = frame_of({"a": [0.5, 0.0], "b": [0.1, None], "c": [1.0, 0.0]}, backend)
     with pytest.raises(InvalidInput, match=r"feature 1 of arm 1 is nan; give finite numbers only"):
         agent.act(frame)
@@ -93,7 +93,7 @@ def test_forms_of_tables() -> None:
     import pandas as pd
     import pyarrow as pa
 
-    agent = fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB()), TWO)
+    agent = fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB(exploration="theorem")), TWO)
     made = agent.act(pd.DataFrame(ROWS, index=["x", "y"]))  # columns are called 0, 1, 2
     assert made.action in (0, 1)
     with pytest.raises(InvalidInput, match=r"a RecordBatch is not a table that can be read; give"):
@@ -105,7 +105,7 @@ def test_forms_of_tables() -> None:
 def test_two_columns_of_one_name_are_refused() -> None:
     import pandas as pd
 
-    agent = fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB()), TWO)
+    agent = fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB(exploration="theorem")), TWO)
     with pytest.raises(InvalidInput, match=r"two columns of one name"):
         agent.act(pd.DataFrame(ROWS, columns=["a", "b", "a"]))
 
@@ -146,7 +146,10 @@ def test_plays_are_read_from_any_of_them(backend: str) -> None:
 def test_a_run_and_a_comparison_as_a_table(backend: str) -> None:
     world = Mehrotra(5, 2, 3)
     f = world.objective()
-    two = {"ucb": fw.FrankWolfe(f, LinUCB()), "any": fw.FrankWolfe(f, Uniform())}
+    two = {
+        "ucb": fw.FrankWolfe(f, LinUCB(exploration="theorem")),
+        "any": fw.FrankWolfe(f, Uniform()),
+    }
     result = fw.compare(two, world, 20, seeds=2, checkpoints=[10])
     trace = result.traces["ucb"][1]
     found = columns_of(trace.to_frame(backend))
@@ -164,7 +167,9 @@ def test_pandas_is_what_it_was_before() -> None:
     import pandas as pd
 
     world = Mehrotra(5, 2, 3)
-    result = fw.compare({"a": fw.FrankWolfe(world.objective(), LinUCB())}, world, 20, seeds=2)
+    result = fw.compare(
+        {"a": fw.FrankWolfe(world.objective(), LinUCB(exploration="theorem"))}, world, 20, seeds=2
+    )
     frame = result.to_frame()
     assert isinstance(frame, pd.DataFrame)
     assert list(frame.columns[-2:]) == ["seed", "policy"]
@@ -179,7 +184,10 @@ def test_pandas_is_what_it_was_before() -> None:
 def test_what_only_some_policies_have_is_not_a_number_for_others(backend: str) -> None:
     world = Mehrotra(5, 2, 3)
     held = Linear([1.0, 0.0]) + AtMost(0.5).on(1)
-    policies = {"held": fw.FrankWolfe(held, LinUCB()), "free": fw.FrankWolfe(Minimum(), LinUCB())}
+    policies = {
+        "held": fw.FrankWolfe(held, LinUCB(exploration="theorem")),
+        "free": fw.FrankWolfe(Minimum(), LinUCB(exploration="theorem")),
+    }
     result = fw.compare(policies, world, 10, seeds=1, checkpoints=[5])
     violation = columns_of(result.to_frame(backend))["violation"]
     assert np.isfinite(violation[:2]).all()
@@ -217,7 +225,7 @@ def test_off_policy_results_as_a_table(backend: str) -> None:
 
 
 def test_a_frontier_from_a_log_as_a_table() -> None:
-    from fairwolfe.offpolicy.tradeoff import Frontier, Point
+    from fairwolfe.offpolicy.estimate import EstimatedFrontier, Point
 
     rng = np.random.default_rng(2)
     columns = {
@@ -226,7 +234,7 @@ def test_a_frontier_from_a_log_as_a_table() -> None:
         "reward.clicks": rng.random(400),
     }
     one = fw.offpolicy.Log.of(columns).evaluate(0, Linear({"clicks": 1.0}), "ips")
-    frontier = Frontier((Point(0.5, None, one, one, one),))
+    frontier = EstimatedFrontier((Point(0.5, None, one, one, one),))
     assert rows_of(frontier.to_frame("polars")) == frontier.table()
 
 
@@ -254,7 +262,7 @@ def test_a_missing_library_is_named_with_its_extra(
 def test_without_narwhals_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = table("polars")
     monkeypatch.setitem(sys.modules, "narwhals", None)
-    agent = fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB()), TWO)
+    agent = fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB(exploration="theorem")), TWO)
     with pytest.raises(MissingExtra, match=r"needs .*narwhals.*pip install 'fairwolfe\[frames\]'"):
         agent.act(frame)
 

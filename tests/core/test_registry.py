@@ -11,7 +11,7 @@ import pytest
 
 from fairwolfe.checks import check
 from fairwolfe.core import registry
-from fairwolfe.core.expressions import read
+from fairwolfe.core.build import from_text
 from fairwolfe.core.registry import KINDS, import_class, load, names, register
 from fairwolfe.errors import InvalidInput, MissingExtra
 from fairwolfe.objectives import Minimum
@@ -92,7 +92,7 @@ def test_a_class_can_be_registered_in_one_process() -> None:
     for _ in range(2):  # as a cell of a notebook that is run again
         register("objectives", "worst-of-all", ThirdBest)
     assert load("objectives", "worst-of-all") is ThirdBest
-    assert read("ThirdBest()") == ThirdBest()
+    assert from_text("ThirdBest()") == ThirdBest()
 
 
 @pytest.mark.usefixtures("fresh")

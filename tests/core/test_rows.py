@@ -93,21 +93,32 @@ def lists(policy: Any, kept: bool = True, **options: Any) -> Batch:
 
 BATCHES: dict[str, Callable[[], Batch]] = {
     "arms": lambda: arms(FrankWolfe(GiniWelfare(), SquareCB(gamma0=50.0))),
-    "random directions": lambda: arms(FrankWolfe(Minimum(), LinUCB(), Randomized(n_samples=2))),
-    "extended": lambda: arms(FrankWolfe(GiniWelfare(), LinUCB(model="extended"))),
+    "random directions": lambda: arms(
+        FrankWolfe(Minimum(), LinUCB(exploration="theorem"), Randomized(n_samples=2))
+    ),
+    "extended": lambda: arms(
+        FrankWolfe(GiniWelfare(), LinUCB(model="extended", exploration="theorem"))
+    ),
     "per arm": lambda: arms(FrankWolfe(GiniWelfare(), EpsilonGreedy(0.3)), EACH),
     "candidates": lambda: arms(
-        FrankWolfe(GiniWelfare(), LinUCB()), candidates=[[3, 1], [2, 0], [2, 3]]
+        FrankWolfe(GiniWelfare(), LinUCB(exploration="theorem")),
+        candidates=[[3, 1], [2, 0], [2, 3]],
     ),
-    "rankings": lambda: lists(FWLinUCBRank(FAIR)),
-    "rankings with features": lambda: lists(FWLinUCBRank(FAIR), kept=False),
-    "rankings unexplained": lambda: lists(FWLinUCBRank(FAIR), explain=False),
-    "rankings, random directions": lambda: lists(FWLinUCBRank(FAIR, smoothing=Randomized())),
+    "rankings": lambda: lists(FWLinUCBRank(FAIR, exploration="theorem")),
+    "rankings with features": lambda: lists(FWLinUCBRank(FAIR, exploration="theorem"), kept=False),
+    "rankings unexplained": lambda: lists(FWLinUCBRank(FAIR, exploration="theorem"), explain=False),
+    "rankings, random directions": lambda: lists(
+        FWLinUCBRank(FAIR, smoothing=Randomized(), exploration="theorem")
+    ),
     "a base in Python": lambda: arms(FrankWolfe(GiniWelfare(), SlowUCB())),
     "a ranker in Python": lambda: lists(FrankWolfe(FAIR, SlowRank())),
     "a policy in Python": lambda: arms(First()),
     "a guard": lambda: arms(
-        fw.Guarded(FrankWolfe(Minimum(), LinUCB()), FrankWolfe(Minimum(), LinUCB()), share=0.5)
+        fw.Guarded(
+            FrankWolfe(Minimum(), LinUCB(exploration="theorem")),
+            FrankWolfe(Minimum(), LinUCB(exploration="theorem")),
+            share=0.5,
+        )
     ),
 }
 KINDS = {"arms": ArmRows, "rankings": RankingRows, "a base in Python": PlainRows}
@@ -287,7 +298,7 @@ def test_a_base_in_python_explains_in_its_own_process_only() -> None:
 
 
 def test_names_are_of_the_process_and_not_of_the_bytes() -> None:
-    agent = Agent(FrankWolfe(Minimum(), LinUCB()), ARMS, arms=["a", "b"])
+    agent = Agent(FrankWolfe(Minimum(), LinUCB(exploration="theorem")), ARMS, arms=["a", "b"])
     batch: Any = agent.act_many([np.eye(3)[:2] / 2] * 3)
     assert [one.name for one in batch[1:]] == [("a", "b")[one.action] for one in batch[1:]]
     assert batch[0].names is None
@@ -302,7 +313,7 @@ def test_names_are_of_the_process_and_not_of_the_bytes() -> None:
 
 def test_names_of_rankings() -> None:
     items = dict(zip("abcdef", np.random.default_rng(0).uniform(0, 0.4, (6, 4)), strict=True))
-    agent = Agent(FWLinUCBRank(FAIR), LISTS, items=items)
+    agent = Agent(FWLinUCBRank(FAIR, exploration="theorem"), LISTS, items=items)
     decision = agent.act([0.3, 0.4])
     assert decision.names == tuple("abcdef"[i] for i in decision.action)
     assert decision.name is None

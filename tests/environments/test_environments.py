@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 
 from fairwolfe import checks
+from fairwolfe.checks.environment import ENVIRONMENT_CHECKS
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.protocols import Environment
 from fairwolfe.core.streams import stream
 from fairwolfe.environments import Finite, Mehrotra, make
 from fairwolfe.environments.mehrotra import largest_of_normals
 from fairwolfe.errors import ConformanceError, InvalidInput
-from fairwolfe.kernels.worlds import ArmWorld
+from fairwolfe.kernels.worlds import CompiledArmWorld
 from fairwolfe.objectives import GeneralizedGini
+from tests.environments.draws import draws_many_like_one
 
 SMALL = Mehrotra(n_arms=6, n_objectives=3, n_features=4)
 
@@ -216,7 +218,10 @@ ONE = [[[1.0, 2.0], [0.0, 1.0]]]
             "either theta or means",
         ),
         ({"contexts": [[1.0]], "probabilities": [1.0], "theta": [[1.0]]}, "shape (1, 1)"),
-        ({"contexts": [[[1.0]], [[1.0], [2.0]]], "probabilities": [1, 1]}, "same number of arms"),
+        (
+            {"contexts": [[[1.0]], [[1.0], [2.0]]], "probabilities": [1, 1]},
+            "rows of equal length",
+        ),
         ({"contexts": "abc", "probabilities": [1.0], "theta": [[1.0]]}, "contexts is not an array"),
         ({"contexts": ONE, "probabilities": [0.5, 0.5], "theta": [[0.1, 0.1]]}, "1 contexts"),
         ({"contexts": ONE, "probabilities": [0.0], "theta": [[0.1, 0.1]]}, "positive number"),
@@ -342,7 +347,7 @@ class OtherContexts(_Broken):
 
 
 class OtherBits(_Broken):
-    def reward_program(self, world: Matrix) -> ArmWorld:
+    def reward_program(self, world: Matrix) -> CompiledArmWorld:
         return super().reward_program(world * (1.0 + 1e-15 * self._met_once()))
 
     def _met_once(self) -> int:
@@ -381,8 +386,6 @@ class NoProblem(_Broken):
         (WrongSupport, "has_an_exact_support"),
         (NotTheMaximiser, "has_an_exact_support"),
         (DrawsMore, "draws_only_from_its_generators"),
-        (OtherContexts, "draws_many_like_one"),
-        (OtherBits, "draws_many_like_one"),
         (HiddenState, "draws_only_from_its_generators"),
         (AnyAction, "refuses_bad_actions"),
         (NoProblem, "has_a_problem"),
@@ -397,4 +400,10 @@ def test_the_checks_notice(broken: type[_Broken], noticed: str) -> None:
 
 def test_the_checks_pass_an_intact_one() -> None:
     assert isinstance(Intact(), Environment)
-    assert checks.check(Intact()) == len(checks.ENVIRONMENT_CHECKS)
+    assert checks.check(Intact()) == len(ENVIRONMENT_CHECKS)
+
+
+@pytest.mark.parametrize("broken", [OtherContexts, OtherBits])
+def test_other_draws_of_the_compiled_loop_are_noticed(broken: type[_Broken]) -> None:
+    with pytest.raises(ConformanceError):
+        draws_many_like_one(broken(), stream(0, "checks", "draws_many_like_one"))

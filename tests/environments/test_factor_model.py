@@ -13,15 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairwolfe import checks
+from fairwolfe.checks.environment import ENVIRONMENT_CHECKS
 from fairwolfe.core.arrays import IntVector, Vector
 from fairwolfe.core.contexts import Bilinear, arms
-from fairwolfe.core.feedback import Shown, totals
+from fairwolfe.core.feedback import Shown
+from fairwolfe.core.kinds import kind_of
+from fairwolfe.core.problem import Problem
 from fairwolfe.core.protocols import Environment
 from fairwolfe.core.streams import stream
 from fairwolfe.environments import FactorModel, FiniteRanking, body, dcg, make
-from fairwolfe.environments.rankings import RankingArrays
+from fairwolfe.environments.world import RankingArrays
 from fairwolfe.errors import ConformanceError, InvalidInput
 from fairwolfe.kernels.ranks import largest
+from tests.environments.draws import draws_many_like_one
 
 USERS = [[0.5, -0.2, 0.4], [0.1, 0.7, 0.3]]
 ITEMS = [[0.3, 0.2, 0.9], [0.8, -0.5, 0.1], [0.2, 0.6, 0.5], [1.1, 0.9, 2.0]]
@@ -53,7 +57,8 @@ def test_the_largest_of_rising_scores() -> None:
 
 def test_totals_are_the_exposures_then_the_sums() -> None:
     shown = Shown(np.array([1.0, 0.0, 1.0]), np.array([[1.0, 0.25], [0.0, 0.0], [0.0, -2.0]]))
-    reward = totals(np.array([3, 0, 1]), shown, 5)
+    problem = Problem.ranking(5, 3, 1, {"clicks": (0.0, 3.0), "gain": (-9.0, 9.0)})
+    reward = kind_of(problem).observe(np.array([3, 0, 1]), shown).reward
     assert reward.tolist() == [0.0, 1.0, 0.0, 1.0, 0.0, 1.0, -1.75]
 
 
@@ -246,7 +251,7 @@ def test_values_that_are_equal_are_equal() -> None:
     [
         ({"users": USERS, "items": ITEMS}, "there are 10 position weights and 4 items"),
         ({"calibration": None}, "the means of 'clicks' go from -0.24 to 1.34, outside their range"),
-        ({"calibration": "linear"}, "calibration is 'linear'; give None, 'clip' or 'affine'"),
+        ({"calibration": "linear"}, "calibration is 'linear'; give 'clip', 'affine' or None"),
         ({"users": 5}, "one of users and items is a number and the other is not"),
         ({"users": 0, "items": 3}, "users is 0"),
         ({"users": [[0.5, np.nan, 0.1]]}, "users has a number that is not finite"),
@@ -354,7 +359,8 @@ class WholeReward(_Broken):
     """The reward vector instead of what happened in each slot."""
 
     def feedback(self, world: RankingArrays, context: Any, action: Any, rng: Any) -> Any:
-        return totals(action, super().feedback(world, context, action, rng), 5)
+        shown = super().feedback(world, context, action, rng)
+        return kind_of(self.problem()).observe(action, shown).reward
 
 
 class UnseenClicks(_Broken):
@@ -394,8 +400,6 @@ class AnyAction(_Broken):
         (WholeReward, "shows_slot_by_slot"),
         (UnseenClicks, "shows_slot_by_slot"),
         (HalfExposed, "shows_slot_by_slot"),
-        (DrawsMore, "draws_many_users_like_one"),
-        (OtherUsers, "draws_many_users_like_one"),
         (AnyAction, "refuses_bad_actions"),
     ],
 )
@@ -408,4 +412,10 @@ def test_the_checks_notice(broken: type[_Broken], noticed: str) -> None:
 
 def test_the_checks_pass_an_intact_one() -> None:
     assert isinstance(Intact(), Environment)
-    assert checks.check(Intact()) == len(checks.ENVIRONMENT_CHECKS)
+    assert checks.check(Intact()) == len(ENVIRONMENT_CHECKS)
+
+
+@pytest.mark.parametrize("broken", [DrawsMore, OtherUsers])
+def test_other_draws_of_the_compiled_loop_are_noticed(broken: type[_Broken]) -> None:
+    with pytest.raises(ConformanceError):
+        draws_many_like_one(broken(), stream(0, "checks", "draws_many_like_one"))

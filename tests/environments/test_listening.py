@@ -15,14 +15,14 @@ import pytest
 
 import fairwolfe as fw
 from fairwolfe.core.streams import stream
-from fairwolfe.data import factorise as factorising
-from fairwolfe.data.factorise import Factors, Settings, factorise, scaled
 from fairwolfe.environments import FactorModel, Listening, body, dcg
+from fairwolfe.environments import plays as factorising
+from fairwolfe.environments.plays import AlsSettings, Factors, factorise, scaled
 from fairwolfe.errors import InvalidInput, MissingData, MissingExtra, NumericalFailure
 from fairwolfe.objectives import GiniWelfare, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
 
-SETTINGS = Settings(factors=4, iterations=15, regularization=0.01, alpha=1.0, seed=0)
+SETTINGS = AlsSettings(factors=4, iterations=15, regularization=0.01, alpha=1.0, random_state=0)
 
 
 def rows_of(users: int = 25, items: int = 18, n: int = 220, seed: int = 0) -> list[Any]:
@@ -52,12 +52,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def als(cache: Path, monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+def als(cache: Path, monkeypatch: pytest.MonkeyPatch) -> list[AlsSettings]:
     """The settings of every factorisation that is computed."""
-    computed: list[Settings] = []
+    computed: list[AlsSettings] = []
     real = factorising._als
 
-    def counted(weights: Any, settings: Settings) -> Factors:
+    def counted(weights: Any, settings: AlsSettings) -> Factors:
         computed.append(settings)
         return real(weights, settings)
 
@@ -88,7 +88,7 @@ def test_the_factors_are_those_of_implicit(cache: Path) -> None:
     assert factorise(counts, SETTINGS).hash == found.hash
 
 
-def loss(users: Any, items: Any, weights: Any, settings: Settings) -> float:
+def loss(users: Any, items: Any, weights: Any, settings: AlsSettings) -> float:
     played = (weights > 0.0).astype(float)
     confidence = np.where(played, settings.alpha * weights, 1.0)
     ridge = settings.regularization * ((users**2).sum() + (items**2).sum())
@@ -152,7 +152,7 @@ def test_the_hash_is_of_six_digits() -> None:
 
 @pytest.mark.needs("implicit")
 def test_factors_that_are_not_finite_are_said(cache: Path) -> None:
-    huge = Settings(4, 15, 0.01, 1e38, 0)
+    huge = AlsSettings(4, 15, 0.01, 1e38, 0)
     with pytest.raises(NumericalFailure, match="the factors are not finite"):
         factorise(listening().plays, huge)
 
@@ -161,7 +161,7 @@ def test_factors_that_are_not_finite_are_said(cache: Path) -> None:
 
 
 @pytest.mark.needs("implicit")
-def test_factors_are_found_again(cache: Path, als: list[Settings]) -> None:
+def test_factors_are_found_again(cache: Path, als: list[AlsSettings]) -> None:
     first = listening()
     again = listening(list(reversed(ROWS)))
     np.testing.assert_array_equal(first.model.users, again.model.users)
@@ -179,7 +179,7 @@ def test_factors_are_found_again(cache: Path, als: list[Settings]) -> None:
 
 @pytest.mark.needs("implicit")
 @pytest.mark.parametrize("spoil", ["rubbish", "half", "shape", "nan", "empty"])
-def test_a_spoilt_cache_is_made_again(cache: Path, als: list[Settings], spoil: str) -> None:
+def test_a_spoilt_cache_is_made_again(cache: Path, als: list[AlsSettings], spoil: str) -> None:
     wanted = listening().factors_hash
     (file,) = (cache / "factors").iterdir()
     whole = file.read_bytes()
@@ -309,7 +309,7 @@ def test_it_is_a_small_value_that_reads_late(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("implicit")
-def test_more_slots_than_items_are_refused_before_the_work(als: list[Settings]) -> None:
+def test_more_slots_than_items_are_refused_before_the_work(als: list[AlsSettings]) -> None:
     with pytest.raises(InvalidInput, match="there are 10 position weights and 3 items; a ranking"):
         listening(items=3, position_weights=dcg(10)).problem()
     assert als == []
@@ -358,9 +358,9 @@ def test_what_is_not_installed_is_named(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtra, match=r"implicit.*pip install 'fairwolfe\[data\]'"):
         listening().problem()
-    (tmp_path / "plays.csv").write_text("user,item\na,b\n")
+    (tmp_path / "plays.parquet").write_bytes(b"PAR1")
     with pytest.raises(MissingExtra, match=r"pyarrow.*pip install 'fairwolfe\[data\]'"):
-        Listening(tmp_path / "plays.csv").problem()
+        Listening(tmp_path / "plays.parquet").problem()
 
 
 # --- a large table ------------------------------------------------------------------------------
@@ -418,6 +418,6 @@ def test_a_million_rows_need_little_memory(tmp_path: Path) -> None:
         hashes.add(found["hash"])
         assert found["pairs"] == pairs
         assert found["users"] == 20_000
-        # 16 bytes a pair, a few times over while they are sorted; Python objects would need 1 GB.
+        # 24 bytes a row, a few times over while they are sorted; Python objects would need 1 GB.
         assert found["mb"] < 400.0
     assert len(hashes) == 1

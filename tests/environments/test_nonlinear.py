@@ -82,7 +82,7 @@ def test_no_line_fits(seed: int) -> None:
 
 
 def test_built_in_policies_are_compiled() -> None:
-    policy = FrankWolfe(Minimum(), LinUCB())
+    policy = FrankWolfe(Minimum(), LinUCB(exploration="theorem"))
     fast = simulate(policy, SMALL, 200, seed=1, record_actions=True)
     plain = simulate(policy, SMALL, 200, seed=1, record_actions=True, compiled=False)
     assert fast.compiled
@@ -93,7 +93,7 @@ def test_built_in_policies_are_compiled() -> None:
 
 def test_theorems_about_linear_rewards_are_refused() -> None:
     with pytest.raises(OutsideAssumptions, match="parameter_norm"):
-        bounds.of(FrankWolfe(Minimum(), LinUCB()), SMALL, 1000)
+        bounds.of(FrankWolfe(Minimum(), LinUCB(exploration="theorem")), SMALL, 1000)
 
 
 @pytest.mark.parametrize(

@@ -263,7 +263,9 @@ def test_the_objective_is_ready_for_an_agent() -> None:
     questions = fw.elicit(reached(), answers=("a", "b", "a"))
     assert questions.objective == TwoSided(reached().items, questions.beta)
     problem = WORLD.problem()
-    agent = fw.Agent(fw.ranking.FWLinUCBRank(TwoSided(GiniWelfare(), 1.0)), problem)
+    agent = fw.Agent(
+        fw.ranking.FWLinUCBRank(TwoSided(GiniWelfare(), 1.0), exploration="theorem"), problem
+    )
     agent.replace_objective(questions.objective)
     with pytest.raises(InvalidInput, match="not asked about a trade-off"):
         _ = Elicitation(curve()).objective

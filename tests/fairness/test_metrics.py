@@ -17,7 +17,7 @@ from fairwolfe.fairness import metrics
 from fairwolfe.objectives import GiniEquality, GiniWelfare, Minimum, TwoSided
 from fairwolfe.ranking import FWLinUCBRank, LinUCBRank
 from fairwolfe.simulation import simulate
-from fairwolfe.simulation.streams import Streams
+from fairwolfe.simulation.run import Streams
 
 RNG = np.random.default_rng(0)
 EXPOSURES = [RNG.gamma(0.5, size=n) for n in (1, 2, 7, 10, 51)] + [np.array([0.0, 0.0, 1.0])]
@@ -247,14 +247,14 @@ def test_rankings_by_clicks_alone_have_neither_distance_nor_much_envy() -> None:
 
 
 def test_users_who_never_came_envy_nobody() -> None:
-    trace = simulate(FWLinUCBRank(F), WORLDS[0], 3, record_actions=True)
+    trace = simulate(FWLinUCBRank(F, exploration="theorem"), WORLDS[0], 3, record_actions=True)
     shown = metrics.shown_to_users(trace, WORLDS[0])
     assert shown.rounds.sum() == 3
     assert len(shown.envy().each) == (shown.rounds > 0).sum() < 12
 
 
 def test_who_was_shown_what_is_refused_where_it_is_unknown() -> None:
-    policy = FWLinUCBRank(F)
+    policy = FWLinUCBRank(F, exploration="theorem")
     trace = simulate(policy, WORLDS[0], 5)
     with pytest.raises(InvalidInput, match="record_actions=True"):
         metrics.shown_to_users(trace, WORLDS[0])
@@ -273,7 +273,7 @@ def test_who_was_shown_what_is_refused_where_it_is_unknown() -> None:
 
 def test_a_trace_of_rankings_has_them() -> None:
     world = WORLDS[0]
-    trace = simulate(FWLinUCBRank(F), world, 100)
+    trace = simulate(FWLinUCBRank(F, exploration="theorem"), world, 100)
     problem = world.problem()
     for i, z in enumerate(trace.average):
         e = metrics.exposure(z, problem)
@@ -289,14 +289,19 @@ def test_a_trace_of_rankings_has_them() -> None:
 @pytest.mark.parametrize("measure", ["utility", "gini", "bottom_half", "top_decile"])
 def test_a_trace_of_arms_says_that_it_has_none(measure: str) -> None:
     world = Mehrotra(5, 3, 4)
-    trace = simulate(fw.FrankWolfe(world.objective(), fw.bandits.LinUCB()), world, 5)
+    trace = simulate(
+        fw.FrankWolfe(world.objective(), fw.bandits.LinUCB(exploration="theorem")), world, 5
+    )
     with pytest.raises(InvalidInput, match=f"{measure} is a measure of rankings"):
         getattr(trace, measure)
     assert measure not in trace.to_frame()
 
 
 def test_a_comparison_of_rankings_has_them_in_its_table() -> None:
-    two = {"fair": FWLinUCBRank(F), "plain": LinUCBRank()}
+    two = {
+        "fair": FWLinUCBRank(F, exploration="theorem"),
+        "plain": LinUCBRank(exploration="theorem"),
+    }
     found = fw.compare(two, WORLDS[0], 60, 2, objective=F, scalar_regret=False)
     for row in found.table():
         traces = found.traces[row["policy"]]
@@ -304,19 +309,32 @@ def test_a_comparison_of_rankings_has_them_in_its_table() -> None:
             assert row[key] == pytest.approx(np.mean([getattr(t, key)[-1] for t in traces]))
         assert np.isnan(traces[0].scalar_regret).all()
     world = Mehrotra(5, 3, 4)
-    arms = fw.compare({"ucb": fw.FrankWolfe(world.objective(), fw.bandits.LinUCB())}, world, 5, 1)
+    arms = fw.compare(
+        {"ucb": fw.FrankWolfe(world.objective(), fw.bandits.LinUCB(exploration="theorem"))},
+        world,
+        5,
+        1,
+    )
     assert "gini" not in arms.table()[0]
 
 
 @pytest.mark.needs("matplotlib")
 def test_lorenz_curves_of_a_comparison() -> None:
-    two = {"fair": FWLinUCBRank(F), "plain": LinUCBRank()}
+    two = {
+        "fair": FWLinUCBRank(F, exploration="theorem"),
+        "plain": LinUCBRank(exploration="theorem"),
+    }
     found = fw.compare(two, WORLDS[0], 60, 2, objective=F)
     ax = found.plot_lorenz()
     drawn = {line.get_label(): line.get_ydata() for line in ax.get_lines()}
     curves = [metrics.lorenz(t.average[-1, :9])[1] for t in found.traces["fair"]]
     assert drawn["fair"] == pytest.approx(100 * np.mean(curves, axis=0))
     world = Mehrotra(5, 3, 4)
-    arms = fw.compare({"ucb": fw.FrankWolfe(world.objective(), fw.bandits.LinUCB())}, world, 5, 1)
+    arms = fw.compare(
+        {"ucb": fw.FrankWolfe(world.objective(), fw.bandits.LinUCB(exploration="theorem"))},
+        world,
+        5,
+        1,
+    )
     with pytest.raises(InvalidInput, match="a Lorenz curve is a measure of rankings"):
         arms.plot_lorenz()

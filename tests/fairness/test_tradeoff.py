@@ -14,12 +14,17 @@ import fairwolfe as fw
 from fairwolfe.environments import FactorModel, FiniteRanking, Mehrotra, dcg
 from fairwolfe.errors import InvalidInput
 from fairwolfe.fairness import TradeOff, metrics
-from fairwolfe.fairness.tradeoff import item_objective, plan
-from fairwolfe.fairness.tradeoff.groups import sentence
-from fairwolfe.fairness.tradeoff.optima import Optima
-from fairwolfe.fairness.tradeoff.plot import draw, plot
-from fairwolfe.fairness.tradeoff.result import BEST, FAIR, FLOOR, smallest_gap
-from fairwolfe.fairness.tradeoff.words import knee
+from fairwolfe.fairness.frontier import Optima
+from fairwolfe.fairness.tradeoff import (
+    BEST,
+    FAIR,
+    FLOOR,
+    item_objective,
+    knee,
+    plan,
+    sentence,
+    smallest_gap,
+)
 from fairwolfe.objectives import (
     EqualExposure,
     GiniEquality,
@@ -143,8 +148,8 @@ def test_what_was_done_before_an_interrupt_is_kept() -> None:
         ("equal-exposure", EqualExposure()),
         ("minimum", Minimum()),
         ("nash", Nash()),
-        ("nash:0.1", Nash(0.1)),
-        ("welfare:0.5", Welfare(0.5)),
+        ("Nash(offset=0.1)", Nash(0.1)),
+        ("2 * Welfare(0.5) + Minimum()", 2 * Welfare(0.5) + Minimum()),
         (Welfare(0.3, 0.1), Welfare(0.3, 0.1)),
     ],
 )
@@ -157,12 +162,12 @@ def test_objectives_by_name(name: Any, objective: Any) -> None:
     [
         ({"world": Mehrotra()}, "needs a world with rankings"),
         ({"world": "factor_model"}, "needs a world with rankings"),
-        ({"objective": "fair"}, "the objective is 'fair'"),
-        ({"objective": "welfare"}, "welfare:0.5"),
-        ({"objective": "gini:2"}, "the objective is 'gini:2'"),
-        ({"objective": "welfare:much"}, "the objective is 'welfare:much'"),
-        ({"objective": 3}, "the objective is 3"),
-        ({"objective": "welfare:2"}, "alpha is 2.0"),
+        ({"objective": "fair"}, "objective: 'fair' at character 1 is not allowed"),
+        ({"objective": "welfare"}, "objective.alpha is missing"),
+        ({"objective": "gini:2"}, "objective: 'gini:2' is not an expression"),
+        ({"objective": "Welfare(much)"}, "'much' at character 9 is not allowed"),
+        ({"objective": 3}, "objective is 3"),
+        ({"objective": "Welfare(2)"}, "alpha is 2"),
         ({"betas": ()}, "betas is empty"),
         ({"betas": (-1.0,)}, "beta is -1.0"),
         ({"betas": (np.nan,)}, "betas[0] is nan"),
@@ -272,7 +277,7 @@ def test_it_can_be_kept(found: TradeOff) -> None:
 
 @pytest.mark.needs("matplotlib")
 def test_the_figure_shows_every_point_and_names_it(found: TradeOff, tmp_path: Path) -> None:
-    ax: Any = plot(found)
+    ax: Any = found.plot()
     lines = {line.get_label(): line for line in ax.get_lines()}
     drawn = {name: lines[name] for name in lines if not str(name).startswith("_")}
     assert {"can be reached"} <= set(drawn)
@@ -285,14 +290,14 @@ def test_the_figure_shows_every_point_and_names_it(found: TradeOff, tmp_path: Pa
     assert ax.xaxis.get_inverted()
     assert low < found.curve(FAIR)[:, :, 0].min()
     assert high > found.curve(FAIR)[:, :, 0].max()
-    files = draw(found, tmp_path)
+    files = found.draw(tmp_path)
     assert [file.name for file in files] == ["tradeoff.png", "tradeoff.svg"]
     assert files[0].read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.needs("matplotlib")
 def test_labels_do_not_overlap(found: TradeOff) -> None:
-    ax: Any = plot(found)
+    ax: Any = found.plot()
     ax.figure.draw_without_rendering()
     boxes = [text.get_window_extent() for text in ax.texts]
     for i, one in enumerate(boxes):
@@ -301,7 +306,7 @@ def test_labels_do_not_overlap(found: TradeOff) -> None:
 
 @pytest.mark.needs("matplotlib")
 def test_other_objectives_have_no_certified_band_over_the_index() -> None:
-    one = fw.tradeoff(WORLD, "welfare:0.5", (0.0, 1.0), floors=(), horizon=200, seeds=1)
+    one = fw.tradeoff(WORLD, "Welfare(0.5)", (0.0, 1.0), floors=(), horizon=200, seeds=1)
     assert "best for this objective" in [line.get_label() for line in one.plot().get_lines()]
     curves = one.plot_lorenz().get_lines()
     assert {"beta = 0", "beta = 1"} <= {str(line.get_label()) for line in curves}

@@ -92,5 +92,5 @@ def play(folder: Path) -> Trajectory:
 
 def _change(service: Inside, event: Any) -> None:
     (done,) = service.together(service.core.change("front", lambda: event))
-    if done is not None:
+    if isinstance(done, Exception):
         raise done

@@ -20,7 +20,7 @@ import numpy as np
 
 from fairwolfe.service.events import Event, ItemsAdded, ItemsRetired, ObjectiveReplaced
 from fairwolfe.service.model import Model
-from fairwolfe.service.sqlite_store import SQLiteStore
+from fairwolfe.service.store import SQLiteStore
 from tests.service.inside import Inside
 from tests.service.row_bytes import read_log
 
@@ -81,7 +81,7 @@ def play(service: Inside) -> None:
 
 def _change(service: Inside, name: str, event: Event) -> None:
     (done,) = service.together(service.core.change(name, lambda: event))
-    if done is not None:
+    if isinstance(done, Exception):
         raise done
 
 
@@ -161,7 +161,7 @@ def main(folder: Path) -> None:
         store = SQLiteStore(Path(made))
         service = Inside(CONFIG, store)
         play(service)
-        service.core._commit(service.core._counted())  # entries that no row has counted yet
+        service.core._commit(service.core._unwritten_counts())
         models = service.core.models.values()
         expected: dict[str, Any] = {"rows": store.last()[0]}
         expected["models"] = {model.name: said(model) for model in models}

@@ -19,7 +19,7 @@ import numpy as np
 
 import fairwolfe as fw
 from fairwolfe.bandits import EpsilonGreedy, Extended, Fixed, LinUCB, SquareCB, Thompson, Uniform
-from fairwolfe.environments import FactorModel, Mehrotra, dcg
+from fairwolfe.environments import FactorModel, Finite, Mehrotra, dcg
 from fairwolfe.objectives import (
     AtLeast,
     AtMost,
@@ -68,6 +68,7 @@ FILE = Path(__file__).with_name("trajectories.json")
 FOLDER = Path(__file__).with_name("agent-log-1")  # logs as agents of this format write them
 MUSIC = Mehrotra(n_arms=6, n_objectives=3, n_features=4)
 LISTS = FactorModel(7, 9, dcg(3), n_factors=3)
+RATED = Finite(np.eye(4)[None], (1.0,), means=np.random.default_rng(1).uniform(0.1, 0.9, (1, 4, 3)))
 
 
 class Mean:
@@ -200,6 +201,7 @@ def replace_objective(agent: fw.Agent, rng: np.random.Generator) -> None:
 
 fair = TwoSided(GiniEquality(), beta=0.5)
 held = Linear((1.0, 0.3)) + AtMost(0.4).on(1) + AtLeast(0.2, margin=0.1).on(0)
+rated = Linear({"b": 1.0}) + AtMost({"b": 1.2}, per="a") + AtLeast({"b": 0.8}, per="a", margin=0.2)
 LOGS = {
     "arms": (
         arms(fw.FrankWolfe(Minimum(), SquareCB(gamma0=20.0)), square),
@@ -211,8 +213,12 @@ LOGS = {
     ),
 }
 TRAJECTORIES: dict[str, Callable[[Path], Trajectory]] = {
-    "LinUCB, Gini": both(fw.FrankWolfe(GiniWelfare(), LinUCB(ridge=0.1)), MUSIC),
-    "extended LinUCB": both(fw.FrankWolfe(Minimum(), LinUCB(model="extended")), MUSIC),
+    "LinUCB, Gini": both(
+        fw.FrankWolfe(GiniWelfare(), LinUCB(ridge=0.1, exploration="theorem")), MUSIC
+    ),
+    "extended LinUCB": both(
+        fw.FrankWolfe(Minimum(), LinUCB(model="extended", exploration="theorem")), MUSIC
+    ),
     "SquareCB, a sum": both(
         fw.FrankWolfe(
             Linear((1.0, 0.5, 0.2)) + AtMost(0.3, penalty=2.0).on(1), SquareCB(gamma0=30.0)
@@ -220,7 +226,7 @@ TRAJECTORIES: dict[str, Callable[[Path], Trajectory]] = {
         MUSIC,
     ),
     "SquareCB of the theorem": both(
-        fw.FrankWolfe(GiniWelfare(), SquareCB(oracle=Ridge(0.5))), MUSIC
+        fw.FrankWolfe(GiniWelfare(), SquareCB(gamma0="theorem", oracle=Ridge(0.5))), MUSIC
     ),
     "Thompson, welfare": both(fw.FrankWolfe(Welfare(0.5, offset=3.0), Thompson()), MUSIC),
     "randomised, memory, gradient": both(
@@ -234,7 +240,7 @@ TRAJECTORIES: dict[str, Callable[[Path], Trajectory]] = {
     ),
     "MOLinCB": both(fw.MOLinCB(GiniWelfare()), MUSIC),
     "a policy in Python": plain(fw.FrankWolfe(GiniWelfare(), Extended(Mean())), MUSIC),
-    "FWLinUCBRank": both(FWLinUCBRank(fair, smoothing=Moreau(1.0)), LISTS),
+    "FWLinUCBRank": both(FWLinUCBRank(fair, smoothing=Moreau(1.0), exploration="theorem"), LISTS),
     "FWLinUCBRank, memory, swaps": both(
         FWLinUCBRank(
             TwoSided(EqualExposure(), beta=0.3), memory=40.0, randomize=0.2, exploration=0.2
@@ -242,22 +248,29 @@ TRAJECTORIES: dict[str, Callable[[Path], Trajectory]] = {
         LISTS,
     ),
     "FWLinUCBRank, Nash": both(
-        FWLinUCBRank(TwoSided(Nash(offset=0.01), beta=0.01), exposure="until_last_click"), LISTS
+        FWLinUCBRank(
+            TwoSided(Nash(offset=0.01), beta=0.01),
+            exposure="until_last_click",
+            exploration="theorem",
+        ),
+        LISTS,
     ),
-    "LinUCBRank": both(LinUCBRank(), LISTS, fair),
-    "UnbiasedLinUCBRank": both(UnbiasedLinUCBRank(), LISTS, fair),
-    "FairLearnRank": both(FairLearnRank(0.2), LISTS, fair),
+    "LinUCBRank": both(LinUCBRank(exploration="theorem"), LISTS, fair),
+    "UnbiasedLinUCBRank": both(UnbiasedLinUCBRank(exploration="theorem"), LISTS, fair),
+    "FairLearnRank": both(FairLearnRank(0.2, exploration="theorem"), LISTS, fair),
     "an agent": agent_of_arms(fw.FrankWolfe(Minimum(), LinUCB(exploration=0.3))),
     "an agent that draws": agent_of_arms(fw.FrankWolfe(GiniWelfare(), SquareCB(gamma0=9.0))),
     "an agent that ranks": agent_of_lists(FWLinUCBRank(fair, exploration=0.3)),
-    "an agent with a floor": agent_of_lists(FairLearnRank(0.1)),
+    "an agent with a floor": agent_of_lists(FairLearnRank(0.1, exploration="theorem")),
     # Bases in an agent
     "LinUCB": prompt(arms(fw.FrankWolfe(Minimum(), LinUCB(exploration=0.3)))),
-    "LinUCB, theory": prompt(arms(fw.FrankWolfe(GiniWelfare(), LinUCB()))),
+    "LinUCB, theory": prompt(arms(fw.FrankWolfe(GiniWelfare(), LinUCB(exploration="theorem")))),
     "LinUCB, pointwise": prompt(arms(fw.FrankWolfe(Minimum(), LinUCB(exploration="pointwise")))),
-    "LinUCB, extended": prompt(arms(fw.FrankWolfe(Minimum(), LinUCB(model="extended")))),
+    "LinUCB, extended": prompt(
+        arms(fw.FrankWolfe(Minimum(), LinUCB(model="extended", exploration="theorem")))
+    ),
     "SquareCB": prompt(arms(fw.FrankWolfe(Nash(offset=0.1), SquareCB(gamma0=20.0)))),
-    "SquareCB, theory": prompt(arms(fw.FrankWolfe(GiniWelfare(), SquareCB()))),
+    "SquareCB, theory": prompt(arms(fw.FrankWolfe(GiniWelfare(), SquareCB(gamma0="theorem")))),
     "SquareCB, gradient": prompt(
         arms(fw.FrankWolfe(Minimum(), SquareCB(gamma0=20.0, oracle=OnlineGradient())))
     ),
@@ -304,7 +317,19 @@ TRAJECTORIES: dict[str, Callable[[Path], Trajectory]] = {
     "constraints, late": late(arms(fw.FrankWolfe(held, LinUCB(exploration=0.2)))),
     "constraints, batched": batched(arms(fw.FrankWolfe(held, EpsilonGreedy(0.1)))),
     "constraints, simulated": both(
-        fw.FrankWolfe(Linear((1.0, 0.5, 0.2)) + AtMost(0.5, margin=0.3).on(1), LinUCB()), MUSIC
+        fw.FrankWolfe(
+            Linear((1.0, 0.5, 0.2)) + AtMost(0.5, margin=0.3).on(1), LinUCB(exploration="theorem")
+        ),
+        MUSIC,
+    ),
+    "rates": prompt(arms(fw.FrankWolfe(rated, SquareCB(gamma0=20.0)))),
+    "rates, late": late(arms(fw.FrankWolfe(rated, LinUCB(exploration=0.2)))),
+    "rates, simulated": both(
+        fw.FrankWolfe(
+            Linear((1.0, 0.5, 0.2)) + AtMost({"r1": 0.8}, per="r3"), LinUCB(exploration=0.3)
+        ),
+        RATED,
+        lateness=Lateness(7),
     ),
     "a band": prompt(
         arms(fw.FrankWolfe(Linear((1.0, 0.0)) + Within(0.3, 0.6).on(1), LinUCB(exploration=0.2)))
@@ -328,10 +353,14 @@ TRAJECTORIES: dict[str, Callable[[Path], Trajectory]] = {
         fw.FrankWolfe(GiniWelfare(), SquareCB(gamma0=30.0)), MUSIC, lateness=Lateness(7)
     ),
     "LinUCB, simulated late": both(
-        fw.FrankWolfe(Minimum(), LinUCB()), MUSIC, lateness=Lateness(Geometric(6.0))
+        fw.FrankWolfe(Minimum(), LinUCB(exploration="theorem")),
+        MUSIC,
+        lateness=Lateness(Geometric(6.0)),
     ),
     "LinUCB, refreshed": both(
-        fw.FrankWolfe(GiniWelfare(), LinUCB(ridge=0.1)), MUSIC, lateness=Lateness(refresh=9)
+        fw.FrankWolfe(GiniWelfare(), LinUCB(ridge=0.1, exploration="theorem")),
+        MUSIC,
+        lateness=Lateness(refresh=9),
     ),
     # Structured contexts and candidates
     "candidates": prompt(
@@ -355,7 +384,7 @@ TRAJECTORIES: dict[str, Callable[[Path], Trajectory]] = {
     ),
     # Rankers in an agent
     "ranker": prompt(rankings(FWLinUCBRank(fair, exploration=0.2), options=some_items)),
-    "ranker, theory": prompt(rankings(FWLinUCBRank(fair))),
+    "ranker, theory": prompt(rankings(FWLinUCBRank(fair, exploration="theorem"))),
     "ranker, pointwise": prompt(rankings(FWLinUCBRank(fair, exploration="pointwise"))),
     "ranker, expected": prompt(
         rankings(FWLinUCBRank(fair, iterate="expected", exploration=0.2), options=some_items)
@@ -412,11 +441,15 @@ TRAJECTORIES: dict[str, Callable[[Path], Trajectory]] = {
     "UnbiasedLinUCBRank, batched": batched(rankings(UnbiasedLinUCBRank(exploration=0.2))),
     "FairLearnRank in an agent": prompt(rankings(FairLearnRank(0.2, exploration=0.2))),
     "FairLearnRank, batched": batched(rankings(FairLearnRank(0.2, exploration=0.2))),
-    "FWLinUCBRank, expected": both(FWLinUCBRank(fair, iterate="expected"), LISTS),
+    "FWLinUCBRank, expected": both(
+        FWLinUCBRank(fair, iterate="expected", exploration="theorem"), LISTS
+    ),
     "FWLinUCBRank, constraint": both(
         FWLinUCBRank(TwoSided(AtLeast(0.2), beta=1.0), exploration=0.2), LISTS
     ),
-    "FWLinUCBRank, late": both(FWLinUCBRank(fair), LISTS, lateness=Lateness(7)),
+    "FWLinUCBRank, late": both(
+        FWLinUCBRank(fair, exploration="theorem"), LISTS, lateness=Lateness(7)
+    ),
     "FWLinUCBRank, late by outcome": both(
         FWLinUCBRank(fair, iterate="expected", exploration=0.2),
         LISTS,

@@ -10,8 +10,8 @@ import fairwolfe as fw
 from fairwolfe.core.rows import ArmRows, RankingRows
 from fairwolfe.kernels.arms import ArmMailbox
 from fairwolfe.kernels.rankings import RankingMailbox
-from fairwolfe.kernels.ranks import RankingWorld
-from fairwolfe.kernels.worlds import ArmWorld
+from fairwolfe.kernels.ranks import CompiledRankingWorld
+from fairwolfe.kernels.worlds import CompiledArmWorld
 from fairwolfe.objectives import Custom
 from fairwolfe.ranking.policies import as_policy
 
@@ -83,7 +83,7 @@ def arm_rows(run: Any, m: int) -> ArmRows:
 def decide_arms(
     run: Any, contexts: Any, draws: Any, normals: Any, number: int, **how: Any
 ) -> ArmRows:
-    """Decide for contexts (rows, arms, d) with these draws; see `Arms.decide`."""
+    """Decide for contexts (rows, arms, d) with these draws; see `ArmsEngine.decide`."""
     rows = arm_rows(run, len(contexts))
     done = run.engine.decide(rows, contexts, draws, normals, number, **how)
     if done < len(contexts):
@@ -157,7 +157,7 @@ class ArmsGame(Game):
         decider = policy.init(problem) if refresh > 1 else None
         mailbox = ArmMailbox(D, n, n if run.plan.keeps_direction else 0) if late else None
         if world is None:
-            world = ArmWorld("linear", rng.random(n * D), n, D, n_arms)
+            world = CompiledArmWorld("linear", rng.random(n * D), n, D, n_arms)
         super().__init__(run, decider, mailbox, world, refresh)
 
     def draw(self, rng: np.random.Generator, m: int, longest: int = 20, **how: Any) -> Drawn:
@@ -193,7 +193,7 @@ class RankingsGame(Game):
         if late:
             mailbox = RankingMailbox(k, n_rewards, n if run.plan.keeps_direction else 0)
         items = rng.normal(size=(m, factors)) / 2
-        world = RankingWorld(
+        world = CompiledRankingWorld(
             rng.normal(size=(n_rewards, self.users, factors)) / 2,
             items,
             np.ascontiguousarray(items.T),

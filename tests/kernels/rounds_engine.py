@@ -11,7 +11,7 @@ import numpy as np
 import fairwolfe as fw
 from fairwolfe.bandits import EpsilonGreedy, Fixed, LinUCB, Rule, SquareCB, Thompson, Uniform
 from fairwolfe.core.feedback import Shown
-from fairwolfe.kernels.worlds import ArmWorld
+from fairwolfe.kernels.worlds import CompiledArmWorld
 from fairwolfe.objectives import (
     AtLeast,
     AtMost,
@@ -33,6 +33,7 @@ from fairwolfe.objectives import (
 from fairwolfe.oracles import OnlineGradient, Ridge
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.ranking.policies import as_policy
+from fairwolfe.reduction.running import PolicyRunning
 from fairwolfe.smoothing import Augmented, Identity, Moreau, Randomized
 from tests.kernels.games import (
     ArmsGame,
@@ -72,7 +73,7 @@ BASES: list[Any] = [
     LinUCB(exploration="pointwise"),
     LinUCB(model="extended", exploration="pointwise"),
     SquareCB(gamma0=10.0),
-    SquareCB(),
+    SquareCB(gamma0="theorem"),
     SquareCB(gamma0=10.0, oracle=OnlineGradient()),
     EpsilonGreedy(0.2, oracle=Ridge(0.5)),
     EpsilonGreedy(0.2, oracle=OnlineGradient()),
@@ -92,6 +93,7 @@ TARGETS: list[tuple[Any, Any]] = [
     (Minimum(), Augmented()),
     (GiniWelfare(), Randomized(n_samples=3)),
     (Linear({"a": 1.0}) + AtMost({"b": 0.5}), None),
+    (Linear({"c": 1.0}) + AtMost({"a": 0.4, "c": 0.6}, per="b", margin=0.1), None),
     (Minimum() + Within([0.1, 0.2, 0.0], [0.6, 0.9, 1.0], margin=0.01), None),
     (
         Mapped(GeneralizedGini((1.0, 0.5, 0.1)), [[1.0, 0.0, 0.5], [0.5, 0.5, 0], [0, 1.0, 1.0]])
@@ -208,7 +210,7 @@ def arms_of_their_own(rounds: int) -> None:
     one_arms_policy(fw.MOLinCB(GiniWelfare()), rng, 8 + rounds // len(bases), 6)
 
 
-def arm_worlds(rng: np.random.Generator, n: int, n_arms: int) -> list[ArmWorld]:
+def arm_worlds(rng: np.random.Generator, n: int, n_arms: int) -> list[CompiledArmWorld]:
     means = rng.random(4 * n_arms * n)
 
     def reward(arm: int, tag: int, features: Any, noise: Any) -> tuple[Any, Any]:
@@ -218,13 +220,13 @@ def arm_worlds(rng: np.random.Generator, n: int, n_arms: int) -> list[ArmWorld]:
         return int(np.argmax(features[:, :n] @ g))
 
     return [
-        ArmWorld("linear", rng.random(n * D), n, D, n_arms),
-        ArmWorld("nonlinear", rng.random(1 + n * (D - 1)), n, D, n_arms),
-        ArmWorld("table", np.concatenate([[1.0, 0.0], means]), n, D, n_arms),
-        ArmWorld("table", np.concatenate([[2.0, 0.1], means]), n, D, n_arms),
-        ArmWorld("table", np.concatenate([[0.0, 0.0], means]), n, D, n_arms),
-        ArmWorld.of_functions(reward, best, n, D, n_arms, n),
-        ArmWorld.of_functions(reward, None, n, D, n_arms, n),
+        CompiledArmWorld("linear", rng.random(n * D), n, D, n_arms),
+        CompiledArmWorld("nonlinear", rng.random(1 + n * (D - 1)), n, D, n_arms),
+        CompiledArmWorld("table", np.concatenate([[1.0, 0.0], means]), n, D, n_arms),
+        CompiledArmWorld("table", np.concatenate([[2.0, 0.1], means]), n, D, n_arms),
+        CompiledArmWorld("table", np.concatenate([[0.0, 0.0], means]), n, D, n_arms),
+        CompiledArmWorld.of_functions(reward, best, n, D, n_arms, n),
+        CompiledArmWorld.of_functions(reward, None, n, D, n_arms, n),
     ]
 
 
@@ -254,16 +256,23 @@ def arms_played(rounds: int) -> None:
 # --- rankings -----------------------------------------------------------------------------------
 
 
+BY_MAKER = FWLinUCBRank(
+    TwoSided(ByGroup(Minimum() + AtLeast(0.05, share=True), by="maker")), memory=60.0
+)
+
+
 def ranking_policies() -> Iterator[Any]:
     """The four rankers and what they can be told. k = 3."""
-    yield FWLinUCBRank(GINI)
+    yield FWLinUCBRank(GINI, exploration="theorem")
     yield FWLinUCBRank(
         TwoSided(GiniWelfare(), beta=0.5), smoothing=Moreau(1.0, horizon=99), exploration=0.1
     )
     yield FWLinUCBRank(TwoSided(Welfare(0.5), beta=0.5), exploration=0.1)
     yield FWLinUCBRank(TwoSided(EqualExposure()), memory=50.0, randomize=0.3, exploration=0.1)
     yield FWLinUCBRank(GINI, iterate="expected", exploration=0.1, memory=30.0)
-    yield FWLinUCBRank(GINI, iterate="expected", position_weights=(0.9, 0.5, 0.2))
+    yield FWLinUCBRank(
+        GINI, iterate="expected", position_weights=(0.9, 0.5, 0.2), exploration="theorem"
+    )
     yield FWLinUCBRank(GINI, exploration="pointwise", randomize=0.5)
     yield FWLinUCBRank(GINI, exposure="shown", exploration=0.1)
     yield FWLinUCBRank(GINI, exposure="until_last_click", exploration=0.1)
@@ -302,7 +311,8 @@ def one_ranking_policy(
     m, k, p, q, n_rewards = shape
     problem = ranking_problem(*shape)
     policy = as_policy(policy)
-    run: Any = policy.init(problem)
+    makers = [{"maker": "abcd"[i % 4]} for i in range(m)] if policy is BY_MAKER else []
+    run: Any = PolicyRunning.of(policy, problem, makers)
     if not brought:
         run = run.keep_items(rng.normal(size=(m, q)) / 3)
 
@@ -311,7 +321,8 @@ def one_ranking_policy(
         left: Any = run.kind.catalogue.ids
         if rng.random() < 0.5 and left.size <= m + 3:
             gone = rng.permutation(left)[: 1 if rng.random() < 0.3 else 0]
-            run = run.add_items(policy, rng.normal(size=(2, q)) / 3, gone)
+            own = [{"maker": "abcdef"[rng.integers(6)]} for _ in makers[:2]]
+            run = run.add_items(policy, rng.normal(size=(2, q)) / 3, gone, own)
         elif left.size > k + 3:
             run = run.retire_items(policy, rng.permutation(left)[:2])
 
@@ -362,6 +373,13 @@ def rankings(rounds: int) -> None:
         one_ranking_policy(policy, shape, rng, wanted, moving=True)
 
 
+def groups_of_items(rounds: int) -> None:
+    """Groups that come, go and return with their items."""
+    for seed in range(3):
+        rng, wanted = np.random.default_rng(seed), 60 + rounds // 10
+        one_ranking_policy(BY_MAKER, (9, 3, 4, 3, 1), rng, wanted, moving=True)
+
+
 def rankings_of_many_sizes(rounds: int) -> None:
     """The unrolled sizes, and any."""
     rng = np.random.default_rng(4)
@@ -389,6 +407,7 @@ ROUNDS: list[Callable[[int], None]] = [
     arms_of_their_own,
     arms_played,
     rankings,
+    groups_of_items,
     rankings_of_many_sizes,
     rankings_played,
 ]

@@ -49,7 +49,7 @@ POLICIES = {
         GiniWelfare(), LinUCB(model="extended", exploration="pointwise")
     ),
     "squarecb": fw.FrankWolfe(Minimum(), SquareCB(gamma0=10.0)),
-    "squarecb, theorem": fw.FrankWolfe(Minimum(), SquareCB()),
+    "squarecb, theorem": fw.FrankWolfe(Minimum(), SquareCB(gamma0="theorem")),
     "squarecb, gradient": fw.FrankWolfe(Minimum(), SquareCB(gamma0=10.0, oracle=OnlineGradient())),
     "epsilon": fw.FrankWolfe(Minimum(), EpsilonGreedy(0.2, oracle=Ridge(0.5))),
     "thompson": fw.FrankWolfe(Minimum(), Thompson()),

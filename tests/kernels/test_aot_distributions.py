@@ -10,16 +10,15 @@ import pytest
 from fairwolfe import Problem
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson, Uniform
 from fairwolfe.core.streams import stream
-from fairwolfe.kernels.distributions import distributions
 from fairwolfe.kernels.ridge import Regression
-from fairwolfe.kernels.rules import choose
+from fairwolfe.kernels.rules import choose, distributions
 from fairwolfe.oracles import OnlineGradient
 
 REWARDS = {"clicks": (0, 1), "saves": (0, 2)}
 BASES: dict[str, Any] = {
     "squarecb": SquareCB(gamma0=20.0),
     "epsilon_greedy": EpsilonGreedy(0.2),
-    "linucb": LinUCB(),
+    "linucb": LinUCB(exploration="theorem"),
     "uniform": Uniform(),
 }
 

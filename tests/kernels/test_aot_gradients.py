@@ -44,9 +44,9 @@ from fairwolfe.objectives import (
     Welfare,
     Within,
 )
-from fairwolfe.objectives.bounds import Bounds
 from fairwolfe.objectives.combine import Scaled
 from fairwolfe.objectives.leaves import Leaves
+from fairwolfe.objectives.threshold import Bounds
 from fairwolfe.smoothing import Augmented, Identity, Moreau
 from fairwolfe.smoothing.prices import Prices
 from fairwolfe.smoothing.smoothings import in_ball
@@ -269,15 +269,16 @@ def test_prices_over_200_steps(case: int) -> None:
     if case in (0, 3):
         prices.caps[:] = 0.2
     n, rng = problem.n_objectives, np.random.default_rng(case)
-    ours, theirs, totals = prices.fresh(), prices.fresh(), np.zeros(n)
-    tree = prices.tree(ours)
+    ours, factors = prices.fresh()
+    theirs, totals = np.zeros(ours.size), np.zeros(n)
+    tree = prices.tree(ours, factors)
     for t in range(200):
         z, step = totals / max(t, 1), prices.step(t)
         g = gradients_of_leaves(prices, z, theirs, step)
         expected = prices.leaves.turned @ g
         np.testing.assert_allclose(tree.gradient(z, step), expected, rtol=1e-7, atol=1e-9)
         g = g[: prices.size]
-        np.testing.assert_allclose(prices.paid(z, ours, t), g, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(prices.paid(z, ours, factors, t), g, rtol=1e-7, atol=1e-9)
         tree.reprice(z, float(t))
         theirs = theirs + prices.rates / (t + 1.0) * (g - theirs)
         theirs = np.clip(theirs, -prices.caps, prices.caps)
@@ -290,11 +291,11 @@ def test_prices_over_200_steps(case: int) -> None:
 def test_prices_are_the_array_of_the_caller() -> None:
     problem, f, smoothing = priced()[0]
     prices = Prices(f.bind(problem), smoothing, kind_of(problem))
-    own = prices.fresh()
-    tree = prices.tree(own)
+    own, factors = prices.fresh()
+    tree = prices.tree(own, factors)
     for wrong in (np.zeros(prices.size + 1), np.zeros(0)):
         with pytest.raises(ValueError, match="prices"):
-            prices.tree(wrong)
+            prices.tree(wrong, factors)
     alive = weakref.ref(own)
     tree.reprice(np.zeros(3), 0.0)
     assert (own != 0.0).any()
@@ -305,12 +306,12 @@ def test_prices_are_the_array_of_the_caller() -> None:
 def test_used_prices_can_be_copied() -> None:
     problem, f, smoothing = priced()[2]
     prices = Prices(f.bind(problem), smoothing, kind_of(problem))
-    z, y = np.array([0.1, 0.6, 0.3]), prices.fresh()
-    prices.tree(y).reprice(z, 0.0)
-    g, p = prices.touch(z, y, 1)
+    z, (y, factors) = np.array([0.1, 0.6, 0.3]), prices.fresh()
+    prices.tree(y, factors).reprice(z, 0.0)
+    g, p = prices.touch(z, y, factors, 1)
     for other in (pickle.loads(pickle.dumps(prices)), copy.copy(prices), copy.deepcopy(prices)):
-        assert [x.tobytes() for x in other.touch(z, y, 1)] == [g.tobytes(), p.tobytes()]
-        assert other.paid(z, y, 1).tobytes() == prices.paid(z, y, 1).tobytes()
+        assert [x.tobytes() for x in other.touch(z, y, factors, 1)] == [g.tobytes(), p.tobytes()]
+        assert other.paid(z, y, factors, 1).tobytes() == prices.paid(z, y, factors, 1).tobytes()
 
 
 # --- randomised smoothing ---

@@ -8,7 +8,7 @@ import pytest
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.kernels.products import ProductRidge, estimate
 from fairwolfe.oracles import LinearState, Ridge
-from fairwolfe.oracles.linear_state import REFRESH_EVERY, SINCE_REFRESH, STATUS
+from fairwolfe.oracles.linear_regression import REFRESH_EVERY, SINCE_REFRESH, STATUS
 
 nan, inf = float("nan"), float("inf")
 RIDGE = 0.3

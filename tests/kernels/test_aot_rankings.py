@@ -28,7 +28,7 @@ from tests.kernels.games import Averages, Made, minus_z
 
 GINI = TwoSided(GiniEquality(), beta=0.5)
 POLICIES: dict[str, Any] = {
-    "fw": FWLinUCBRank(GINI),
+    "fw": FWLinUCBRank(GINI, exploration="theorem"),
     "fw, moreau": FWLinUCBRank(
         TwoSided(GiniWelfare(), beta=0.5), smoothing=Moreau(1.0), exploration=0.1
     ),
@@ -38,9 +38,13 @@ POLICIES: dict[str, Any] = {
     ),
     "fw, expected": FWLinUCBRank(GINI, iterate="expected", exploration=0.1),
     "fw, expected, memory": FWLinUCBRank(GINI, iterate="expected", exploration=0.1, memory=30.0),
-    "fw, weights": FWLinUCBRank(GINI, iterate="expected", position_weights=(0.9, 0.5, 0.2)),
+    "fw, weights": FWLinUCBRank(
+        GINI, iterate="expected", position_weights=(0.9, 0.5, 0.2), exploration="theorem"
+    ),
     "fw, floors": FWLinUCBRank(TwoSided(AtLeast(0.2), beta=1.0), exploration=0.2),
-    "fw, floors, memory": FWLinUCBRank(TwoSided(AtLeast(0.2), beta=1.0), memory=40.0),
+    "fw, floors, memory": FWLinUCBRank(
+        TwoSided(AtLeast(0.2), beta=1.0), memory=40.0, exploration="theorem"
+    ),
     "fw, pointwise": FWLinUCBRank(GINI, exploration="pointwise"),
     "fw, shown": FWLinUCBRank(GINI, exposure="shown", exploration=0.1),
     "fw, clicks": FWLinUCBRank(GINI, exposure="until_last_click", exploration=0.1),

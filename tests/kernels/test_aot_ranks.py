@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from fairwolfe.core.arrays import IntVector, Vector
-from fairwolfe.kernels.ranks import Ranking, RankingWorld, count_exposures, largest, scores_of
+from fairwolfe.kernels.ranks import (
+    CompiledRankingWorld,
+    Ranking,
+    count_exposures,
+    largest,
+    scores_of,
+)
 from fairwolfe.oracles import Ridge
 
 nan, inf = float("nan"), float("inf")
@@ -99,10 +105,10 @@ class Rounds:
         ends = self.ranges.ravel() if exploration < 0.0 else ()
         radii = self.radii.ravel()
         self.params = np.array([exploration, 7.0, randomize, *radii, *rule_params, *ends])
-        self.doubt = np.array([1.0, 7.0, 0.0, *radii]) if doubtful else np.empty(0)
+        self.bounds = np.array([1.0, 7.0, 0.0, *radii]) if doubtful else np.empty(0)
         state = self.state
         self.one = Ranking(
-            state.theta, state.inverse, state.counters, self.params, self.doubt, self.ranges,
+            state.theta, state.inverse, state.counters, self.params, self.bounds, self.ranges,
             p, q, k, n + 3,
         )  # fmt: skip
 
@@ -186,16 +192,16 @@ class Rounds:
         assert np.array_equal(parts[:2], [value[ranking], (bonus * width)[ranking]])
         assert np.array_equal(parts[2], (scores - plain)[ranking])
         assert ranks.tolist() == [1 + int((plain > plain[i]).sum()) for i in ranking]
-        outlook = np.empty((2, k))
-        self.one.look(user, items, slope, ranking, outlook)
+        terms = np.empty((2, k))
+        self.one.certify(user, items, slope, ranking, terms)
         own = x @ (slope[n:] @ state.theta[0])
         along = own + slope[:n]
-        np.testing.assert_allclose(outlook[1], np.sort(along)[::-1][:k] - along[ranking], **near)
+        np.testing.assert_allclose(terms[1], np.sort(along)[::-1][:k] - along[ranking], **near)
         upper = np.zeros(n)
-        if self.doubt.size:
+        if self.bounds.size:
             most = np.maximum(slope[n:] * self.ranges[0], slope[n:] * self.ranges[1]).sum()
             upper = np.minimum(own + self._bonus(slope[n:], 1.0) * widths, most) + slope[:n]
-        np.testing.assert_allclose(outlook[0], np.sort(upper)[::-1][:k], **near)
+        np.testing.assert_allclose(terms[0], np.sort(upper)[::-1][:k], **near)
 
 
 @pytest.mark.parametrize(
@@ -320,7 +326,7 @@ def test_worlds(own_weights: bool, n_rewards: int, q: int) -> None:
     rng = np.random.default_rng(q)
     turned, items, columns, weights, ranges = world_of(rng, own_weights, n_rewards, q)
     users, m, k = turned.shape[1], len(items), weights.shape[1]
-    world = RankingWorld(turned, items, columns, weights, ranges)
+    world = CompiledRankingWorld(turned, items, columns, weights, ranges)
     for user in [*range(users), 0]:
         action, g = rng.permutation(m)[:k], rng.normal(size=m + n_rewards)
         uniforms = rng.random(k + k * n_rewards)
@@ -357,7 +363,7 @@ def test_worlds(own_weights: bool, n_rewards: int, q: int) -> None:
 def test_shapes_are_checked() -> None:
     rounds = Rounds()
     state, (p, q, n, k, _) = rounds.state, rounds.sizes
-    arrays = (state.theta, state.inverse, state.counters, rounds.params, rounds.doubt)
+    arrays = (state.theta, state.inverse, state.counters, rounds.params, rounds.bounds)
     for bad in ((p + 1, q, k, n), (p, q, n + 1, n), (p, q, 0, n)):
         with pytest.raises(ValueError, match="arrays"):
             Ranking(*arrays, rounds.ranges, *bad)
@@ -378,15 +384,15 @@ def test_shapes_are_checked() -> None:
     with pytest.raises(ValueError, match="pinned item"):
         rounds.one.arrange(numbers, np.full(k, n), draws, ranking)
     with pytest.raises(ValueError, match="candidates"):
-        rounds.one.look(user, items, slope, np.full(k, n), np.empty((2, k)))
+        rounds.one.certify(user, items, slope, np.full(k, n), np.empty((2, k)))
     with pytest.raises(ValueError, match="largest"):
         largest(np.zeros(3), np.empty(4, np.int64))
     with pytest.raises(ValueError, match="shapes"):
         count_exposures(0, np.arange(2), np.ones(3), np.ones((2, 1)), np.ones(2), np.ones(5))
     one = np.zeros((1, 1))
     with pytest.raises(ValueError, match="weights"):
-        RankingWorld(one[None], one, one, np.zeros((3, 1)), np.zeros((1, 2)))
-    world = RankingWorld(one[None], one, one, one, np.zeros((1, 2)))
+        CompiledRankingWorld(one[None], one, one, np.zeros((3, 1)), np.zeros((1, 2)))
+    world = CompiledRankingWorld(one[None], one, one, one, np.zeros((1, 2)))
     with pytest.raises(ValueError, match="no item"):
         world.mean(np.array([1]), 0, np.empty(2))
     with pytest.raises(ValueError, match="user"):

@@ -10,7 +10,7 @@ import pytest
 from fairwolfe.core.problem import Problem
 from fairwolfe.kernels.ridge import Regression, largest_square
 from fairwolfe.oracles import LinearState, OnlineGradient, Ridge
-from fairwolfe.oracles.linear_state import DRIFT, LOG_DET, SINCE_REFRESH, STATUS, UPDATES
+from fairwolfe.oracles.linear_regression import DRIFT, LOG_DET, SINCE_REFRESH, STATUS, UPDATES
 
 WILD = (np.nan, np.inf, -np.inf, 1e200, 1e308)
 

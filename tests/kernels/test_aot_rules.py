@@ -1,4 +1,4 @@
-"""Compiled rules and looks against the same formulas in NumPy, for all sizes of their loops."""
+"""Compiled rules and certificates against the same formulas in NumPy, for every loop length."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.kernels.ridge import Regression
-from fairwolfe.kernels.rules import PythonRule, choose, lesson, look
+from fairwolfe.kernels.rules import PythonRule, certificate_terms, choose, lesson
 from fairwolfe.oracles import OnlineGradient, Ridge
-from fairwolfe.oracles.linear_state import LOG_DET, UPDATES
+from fairwolfe.oracles.linear_regression import LOG_DET, UPDATES
 
 RULES = (
     "linucb",
@@ -26,7 +26,10 @@ RULES = (
     "uniform",
     "fixed",
 )
-ERRORS, TRIES = 2.0, 100.0  # of a look: standard errors of an arm that was tried less than this
+ERRORS, TRIES = (
+    2.0,
+    100.0,
+)  # of a certificate: standard errors of an arm that was tried less than this
 
 
 class Case(NamedTuple):
@@ -217,14 +220,14 @@ def expected(name: str, case: Case, draws: Vector, params: Vector) -> tuple[Vect
     return np.zeros(arms), fixed
 
 
-def expected_look(name: str, case: Case, slope: Vector, arm: int, doubt: Vector) -> Vector:
+def expected_terms(name: str, case: Case, slope: Vector, arm: int, bounds: Vector) -> Vector:
     n, estimates = slope.size, rewards_of(case)
     values, greedy = estimates @ slope, int((estimates @ case.g).argmax())
     best = values.max()
     out = np.array([0.0, best - values[arm], best - max(values[arm], values[greedy]), 0.0])
     if name == "plain":
         return out
-    low, high, params = doubt[:n], doubt[n : 2 * n], doubt[2 * n :]
+    low, high, params = bounds[:n], bounds[n : 2 * n], bounds[2 * n :]
     width = widths_of(case, slope)
     if name == "optimistic":
         most = np.zeros(case.n_arms)
@@ -246,7 +249,7 @@ def expected_look(name: str, case: Case, slope: Vector, arm: int, doubt: Vector)
     return out
 
 
-# --- rules and looks ------------------------------------------------------------------------------
+# --- rules and certificates------------------------------------------------------------------------
 
 
 def check(name: str, case: Case, draws: Vector, params: Vector) -> int:
@@ -303,7 +306,7 @@ def test_rules_against_numpy(name: str, per_arm: bool) -> None:
 
 
 @pytest.mark.parametrize(("name", "per_arm"), _cases(["plain", "optimistic", "extended"]))
-def test_looks_against_numpy(name: str, per_arm: bool) -> None:
+def test_certificates_against_numpy(name: str, per_arm: bool) -> None:
     extended = name == "extended"
     rng = np.random.default_rng([len(name), per_arm])
     seen = np.zeros(4)
@@ -313,10 +316,12 @@ def test_looks_against_numpy(name: str, per_arm: bool) -> None:
         wide = np.concatenate([[1.0, 3.0], rng.random(2 * n)])
         if extended:
             wide = np.array([1.0, 3.0, 0.7, 1.1])
-        for doubt in (ranges, np.concatenate([ranges, wide])):
+        for bounds in (ranges, np.concatenate([ranges, wide])):
             slope, arm = rng.standard_normal(n), int(rng.integers(arms))
-            got = look(name, case.model, slope, case.g, case.features, per_arm, arm, doubt)
-            wanted = expected_look(name, case, slope, arm, doubt)
+            got = certificate_terms(
+                name, case.model, slope, case.g, case.features, per_arm, arm, bounds
+            )
+            wanted = expected_terms(name, case, slope, arm, bounds)
             np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-10)
             seen += got != 0.0
     assert seen[1] > 5
@@ -328,10 +333,10 @@ def test_looks_against_numpy(name: str, per_arm: bool) -> None:
 def test_arms_that_were_tried_100_times_are_left_out(name: str) -> None:
     state = Ridge().allocate(1, 1, 1)
     state.theta[:] = 0.5
-    one, doubt = np.ones(1), np.array([0.0, 1.0])
+    one, bounds = np.ones(1), np.array([0.0, 1.0])
     for width, counts in ((0.2, True), (0.12, True), (0.102, True), (0.098, False), (0.09, False)):
         features = np.array([[width], [0.01]])
-        got = look(name, Regression(*state), one, one, features, False, 0, doubt)
+        got = certificate_terms(name, Regression(*state), one, one, features, False, 0, bounds)
         assert (got[3] > 0.0) == counts
 
 
@@ -343,14 +348,14 @@ def test_a_direction_of_zero_has_no_pointwise_bonus_in_an_extended_model() -> No
     np.testing.assert_array_equal(got[2], np.zeros(6))
 
 
-def test_a_pointwise_bonus_in_an_extended_look() -> None:
+def test_a_pointwise_bonus_in_an_extended_certificate() -> None:
     rng = np.random.default_rng(8)
     case = grown(rng, 3, 4, 20, False, True)
     ranges = np.concatenate([rng.random(3) - 1.0, rng.random(3) + 0.5])
-    doubt = np.concatenate([ranges, [-1.0, 3.0, 0.7, 1.1], ranges])
+    bounds = np.concatenate([ranges, [-1.0, 3.0, 0.7, 1.1], ranges])
     slope = rng.standard_normal(3)
-    got = look("extended", case.model, slope, case.g, case.features, False, 5, doubt)
-    np.testing.assert_allclose(got, expected_look("extended", case, slope, 5, doubt), rtol=1e-9)
+    got = certificate_terms("extended", case.model, slope, case.g, case.features, False, 5, bounds)
+    np.testing.assert_allclose(got, expected_terms("extended", case, slope, 5, bounds), rtol=1e-9)
 
 
 def test_rules_without_widths_take_online_gradients() -> None:
@@ -367,8 +372,8 @@ def test_rules_without_widths_take_online_gradients() -> None:
     with pytest.raises(ValueError, match="no confidence widths"):
         choose("linucb", model, case.g, case.features, params=np.zeros(14))
     none = np.empty(0)
-    got = look("plain", model, -case.g, case.g, case.features, False, 3, none)
-    np.testing.assert_allclose(got, expected_look("plain", case, -case.g, 3, none), rtol=1e-9)
+    got = certificate_terms("plain", model, -case.g, case.g, case.features, False, 3, none)
+    np.testing.assert_allclose(got, expected_terms("plain", case, -case.g, 3, none), rtol=1e-9)
 
 
 def test_a_useless_design_makes_thompson_return_minus_one() -> None:
@@ -407,10 +412,10 @@ def test_a_rule_in_python(per_arm: bool) -> None:
     np.testing.assert_array_equal(values, scores)
     # LinUCB without a bonus has the same scores, and with one of radius 1 it adds the widths.
     params = np.zeros(2 + 4 * 2)
-    plain = choose("linucb", case.model, case.g, case.features, per_arm, None, params)[2]
+    plain = choose("linucb", case.model, case.g, case.features, per_arm, params=params)[2]
     np.testing.assert_array_equal(values, plain)
     params[[0, 4, 5]] = 1.0
-    bonus = choose("linucb", case.model, case.g, case.features, per_arm, None, params)[2] - plain
+    bonus = choose("linucb", case.model, case.g, case.features, per_arm, params=params)[2] - plain
     np.testing.assert_allclose(widths, bonus / np.abs(case.g).sum(), rtol=1e-9)
     assert (t, uniform) == (case.state.counters[0], 0.75)
     got = choose("python", *args)
@@ -443,12 +448,12 @@ def test_names_and_sizes_are_checked() -> None:
     args = case.model, case.g, case.features
     with pytest.raises(ValueError, match="no rule 'best'"):
         choose("best", *args)
-    with pytest.raises(ValueError, match="no look 'best'"):
-        look("best", case.model, case.g, case.g, case.features, False, 0, np.empty(0))
+    with pytest.raises(ValueError, match="no certificate 'best'"):
+        certificate_terms("best", case.model, case.g, case.g, case.features, False, 0, np.empty(0))
     for name, params, draws in (
-        ("linucb", np.ones(5), None),
-        ("linucb", -np.ones(9), None),
-        ("squarecb", np.ones(13), None),
+        ("linucb", np.ones(5), np.empty(0)),
+        ("linucb", -np.ones(9), np.empty(0)),
+        ("squarecb", np.ones(13), np.empty(0)),
         ("thompson", np.ones(6), np.ones(2)),
         ("squarecb_theorem", np.ones(12), np.ones(1)),
     ):
@@ -461,8 +466,10 @@ def test_names_and_sizes_are_checked() -> None:
     with pytest.raises(ValueError, match="do not fit"):
         choose("linucb", case.model, case.g, case.features, True, params=np.ones(10))
     with pytest.raises(ValueError, match="the arm is 5"):
-        look("plain", case.model, case.g, case.g, case.features, False, 5, np.empty(0))
-    with pytest.raises(ValueError, match="the doubt 3"):
-        look("optimistic", case.model, case.g, case.g, case.features, False, 0, np.empty(3))
+        certificate_terms("plain", case.model, case.g, case.g, case.features, False, 5, np.empty(0))
+    with pytest.raises(ValueError, match="there are 3 bounds"):
+        certificate_terms(
+            "optimistic", case.model, case.g, case.g, case.features, False, 0, np.empty(3)
+        )
     with pytest.raises(ValueError, match="the reward has 1"):
         lesson(np.ones(2), np.ones(3), np.ones(1))

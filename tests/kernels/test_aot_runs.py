@@ -21,8 +21,8 @@ from fairwolfe.bandits import EpsilonGreedy, LinUCB, Rule, SquareCB
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.rows import ArmRows
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.arms import Arms
-from fairwolfe.kernels.worlds import ArmWorld
+from fairwolfe.kernels.arms import ArmsEngine
+from fairwolfe.kernels.worlds import CompiledArmWorld
 from fairwolfe.objectives import AtMost, Custom, GiniEquality, GiniWelfare, Minimum, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
 from fairwolfe.ranking.policies import as_policy
@@ -348,7 +348,7 @@ def test_a_world_that_calls_the_engine_that_plays_in_it_is_refused() -> None:
     def reward(arm: int, tag: int, features: Any, noise: Any) -> Any:
         game.run.engine.withdraw(made)
 
-    game.world = ArmWorld.of_functions(reward, None, 3, D, 5, 3)
+    game.world = CompiledArmWorld.of_functions(reward, None, 3, D, 5, 3)
     before = game.run.state.copy()
     with pytest.raises(InvalidInput, match="in the middle of another call"):
         game.play(game.draw(np.random.default_rng(1), 4), 0, 4)
@@ -469,7 +469,7 @@ def test_a_world_that_fails_stops_the_loop_before_its_round(where: str, late: bo
             once("best", tag)
             return int(np.argmax(features @ g))
 
-        return ArmWorld.of_functions(reward, best, 3, D, 5, 3)
+        return CompiledArmWorld.of_functions(reward, best, 3, D, 5, 3)
 
     whole = ArmsGame(ARMS, late=late, world=world_of(-2))
     drawn = whole.draw(np.random.default_rng(1), ROUNDS, 6, never=0.0)
@@ -535,7 +535,7 @@ def test_what_does_not_fit_is_refused() -> None:
         engine.__init__(run.plan, run.state)
     with pytest.raises(ValueError, match="gram"):
         type(engine)(run.plan, run.state._replace(gram=run.state.gram[:, :2].copy()))
-    empty = Arms.__new__(Arms)
+    empty = ArmsEngine.__new__(ArmsEngine)
     with pytest.raises((InvalidInput, ValueError)):
         empty.study(arm_rows(run, 0), np.empty((0, 0)))
     for kind in ("arms", "rankings"):

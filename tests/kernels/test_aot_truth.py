@@ -10,7 +10,7 @@ from scipy import sparse
 
 from fairwolfe.core.streams import stream
 from fairwolfe.environments import FactorModel, dcg
-from fairwolfe.kernels.ranks import RankingWorld
+from fairwolfe.kernels.ranks import CompiledRankingWorld
 from fairwolfe.kernels.truth import RankingMixtures
 from fairwolfe.objectives import GiniWelfare, TwoSided
 from fairwolfe.objectives.leaves import Leaves
@@ -26,7 +26,7 @@ def mixtures(kept: int = 6) -> tuple[RankingMixtures, Leaves]:
     matrix = (columns.indptr.astype(np.int64), columns.indices.astype(np.int64), columns.data)
     arrays = (WORLD.turned, WORLD.items, WORLD.columns, WORLD.weights, WORLD.ranges)
     rows = columns.shape[0]
-    return RankingMixtures(RankingWorld(*arrays), WORLD.shares, kept, matrix, rows), f
+    return RankingMixtures(CompiledRankingWorld(*arrays), WORLD.shares, kept, matrix, rows), f
 
 
 def means(u: int) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fairwolfe.environments import Finite, Mehrotra, Nonlinear
-from fairwolfe.kernels.worlds import ArmWorld
+from fairwolfe.kernels.worlds import CompiledArmWorld
 
 
 def finite(noise: str | float, seed: int) -> Finite:
@@ -88,7 +88,7 @@ def test_a_world_in_python_is_called_and_its_exception_raised() -> None:
         np.testing.assert_array_equal(direction, g)
         return len(rows) - 1 + tag
 
-    world = ArmWorld.of_functions(reward, best, 2, 2, 3, 1)
+    world = CompiledArmWorld.of_functions(reward, best, 2, 2, 3, 1)
     mean, got = world.answer(2, 7, features, noise)
     assert (mean.tolist(), got.tolist()) == ([2.0, 7.0], [2.5, 7.0])
     assert world.best_arm(g, 0, features) == 2
@@ -98,7 +98,7 @@ def test_a_world_in_python_is_called_and_its_exception_raised() -> None:
     with pytest.raises(AssertionError):
         world.answer(0, 0, features + 1.0, noise)
     assert world.failure() is None
-    short = ArmWorld.of_functions(lambda *_: ([1.0], [1.0]), None, 2, 2, 3, 1)
+    short = CompiledArmWorld.of_functions(lambda *_: ([1.0], [1.0]), None, 2, 2, 3, 1)
     with pytest.raises(ValueError, match="mean reward has 1"):
         short.answer(0, 0, features, noise)
     with pytest.raises(ValueError, match="no function for the best arm"):
@@ -108,8 +108,8 @@ def test_a_world_in_python_is_called_and_its_exception_raised() -> None:
 def test_sizes_are_checked() -> None:
     for kind, params in (("linear", 5), ("nonlinear", 4), ("table", 7), ("other", 6)):
         with pytest.raises(ValueError, match=r"params were given|the kind is"):
-            ArmWorld(kind, np.ones(params), 2, 3, 4)
-    world = ArmWorld("table", np.ones(2 + 3 * 2 * 4), 2, 3, 4)
+            CompiledArmWorld(kind, np.ones(params), 2, 3, 4)
+    world = CompiledArmWorld("table", np.ones(2 + 3 * 2 * 4), 2, 3, 4)
     features, noise = np.ones((4, 3)), np.ones(2)
     world.answer(3, 2, features, noise)
     for arm, tag in ((4, 0), (-1, 0), (0, 3), (0, -1)):

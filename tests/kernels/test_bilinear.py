@@ -13,7 +13,7 @@ from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.streams import stream
 from fairwolfe.kernels.products import ProductRidge
 from fairwolfe.oracles import LinearState, Ridge
-from fairwolfe.oracles.linear_state import (
+from fairwolfe.oracles.linear_regression import (
     DRIFT,
     LOG_DET,
     REFRESH_EVERY,
@@ -207,7 +207,7 @@ def test_estimates_and_widths_against_numpy(p: int, q: int, n_rewards: int) -> N
 def test_a_width_that_rounding_makes_negative_is_zero() -> None:
     """Far along a direction that is known exactly, nothing is left to explore."""
     problem = Problem.ranking(3, 2, (2, 2))
-    base = LinUCBRank()
+    base = LinUCBRank(exploration="theorem")
     state = base.init(problem)
     state.oracle.inverse[0] = 1e-30 * -np.eye(4)
     choice = base.act(state, Bilinear([1.0, 0.0], np.ones((3, 2))), np.ones(4), stream(0, "w"))

@@ -23,12 +23,11 @@ from fairwolfe.cli import commands
 from fairwolfe.environments import Mehrotra
 from fairwolfe.errors import InvalidInput
 from fairwolfe.fairness.metrics import gini_index
-from fairwolfe.lab.figures import pictures
-from fairwolfe.lab.groups import Group
-from fairwolfe.lab.report import Report, report
+from fairwolfe.lab.report import Report, pictures, report
+from fairwolfe.lab.results import PolicyGroup
 from fairwolfe.objectives import GiniWelfare
-from fairwolfe.plots.style import look
-from fairwolfe.simulation.line import Line
+from fairwolfe.plots import line_style
+from fairwolfe.simulation.compare import Line
 from tests.capabilities import browser
 
 pytestmark = pytest.mark.needs("pyarrow", "matplotlib", "jinja2")
@@ -127,14 +126,14 @@ def line(name: str, seeds: tuple[int, ...], finals: list[float]) -> Line:
 
 def test_only_common_seeds_are_paired() -> None:
     one, two = line("one", (0, 1, 2), [1.0, 2.0, 3.0]), line("two", (2, 1), [2.5, 1.5])
-    group = Group("", "", (one, two, line("three", (7,), [0.0])))
+    group = PolicyGroup("", "", (one, two, line("three", (7,), [0.0])))
     assert group.best is two or group.best is one
     assert group.behind(two).tolist() == [[0.0, 0.5], [0.0, 0.5]]
     assert group.behind(group.lines[2]).size == 0
     rows = {row["policy"]: row for row in group.rows()}
     assert rows["two"]["behind"] == pytest.approx(0.5)
     assert rows["three"]["behind"] is None
-    single = Group("", "", (one, line("four", (2, 9), [1.0, 1.1])))
+    single = PolicyGroup("", "", (one, line("four", (2, 9), [1.0, 1.1])))
     last = single.rows()[1]
     assert (last["behind"], last["behind_low"]) == (2.0, None)  # one seed in common: no interval
     assert "four cannot be distinguished" in single.sentences()[1]
@@ -145,11 +144,11 @@ def test_sentences_tell_what_is_known() -> None:
     far = line("far", (0, 1, 2, 3), [0.1, 0.11, 0.09, 0.1])
     near = line("near", (0, 1, 2, 3), [0.9, 1.1, 0.8, 1.16])
     best = line("best", (0, 1, 2, 3), [1.0, 1.0, 1.0, 1.0])
-    said = " ".join(Group("", "", (far, near, best)).sentences())
+    said = " ".join(PolicyGroup("", "", (far, near, best)).sentences())
     assert "best has the largest f after 100 rounds: 1.00" in said
     assert "far is behind it by 0.90" in said
     assert "near cannot be distinguished from it with 4 seeds" in said
-    alone = Group("", "", (line("a", (0,), [1.0]), line("b", (0,), [0.5]))).sentences()
+    alone = PolicyGroup("", "", (line("a", (0,), [1.0]), line("b", (0,), [0.5]))).sentences()
     assert alone[1] == "b cannot be distinguished from it with one seed."
 
 
@@ -310,17 +309,17 @@ def test_late_and_prompt_feedback_are_compared(tmp_path: Path) -> None:
 
 def test_lines_can_be_told_apart() -> None:
     for n in (3, 7, 8, 20):
-        looks = [look(i, n) for i in range(n)]
-        assert len({str(sorted(one.items(), key=str)) for one in looks}) == n
+        styles = [line_style(i, n) for i in range(n)]
+        assert len({str(sorted(one.items(), key=str)) for one in styles}) == n
         # In grey: dashes alone, or with markers.
-        grey = {str((one["linestyle"], one.get("marker"))) for one in looks}
+        grey = {str((one["linestyle"], one.get("marker"))) for one in styles}
         assert len(grey) == n
-        assert ("marker" in looks[0]) == (n > 7)
+        assert ("marker" in styles[0]) == (n > 7)
 
 
 def test_many_lines_are_drawn(tmp_path: Path) -> None:
     lines = [line(f"policy {i}", (0, 1), [0.1 * i, 0.1 * i + 0.01]) for i in range(12)]
-    drawn = pictures([Group("", "", tuple(lines))]).all()
+    drawn = pictures([PolicyGroup("", "", tuple(lines))]).all()
     files = [file for picture in drawn for file in picture.save(tmp_path)]
     assert [file.suffix for file in files] == [".png", ".svg"] * 2
     assert all(file.stat().st_size > 5000 for file in files)

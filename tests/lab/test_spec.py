@@ -11,9 +11,8 @@ from fairwolfe.cli import commands
 from fairwolfe.core.registry import KINDS
 from fairwolfe.errors import InvalidInput
 from fairwolfe.lab import Experiment, load
-from fairwolfe.lab.build import OPTIONS, build
-from fairwolfe.lab.grid import flat
-from fairwolfe.lab.spec import canonical, parse
+from fairwolfe.lab.play import OPTIONS, build
+from fairwolfe.lab.spec import canonical, flat, parse
 from tests.lab.lab_specs import MINE, SMALL
 
 SPECS = sorted((Path(__file__).parents[2] / "examples" / "specs").glob("*.toml"))
@@ -263,7 +262,7 @@ def test_a_grid_reaches_lists_new_parameters_whole_objects_and_labels_with_dots(
     text += '[grid]\n"objective.terms.1.offset" = [2]\n"policies.a.b.memory" = [100]\n'
     text += '"policies.ucb.base" = [{ name = "uniform" }, { name = "thompson" }]\n'
     ucb, thompson, dotted = Experiment.of(text).check().cells
-    assert repr(build(ucb.settings).objective) == "Sum(terms=(Minimum(), Nash(offset=2.0)))"
+    assert repr(build(ucb.settings).objective) == "Minimum() + Nash(offset=2.0)"
     assert repr(build(thompson.settings).policy.base).startswith("Thompson")
     assert build(dotted.settings).policy.memory == 100
     with pytest.raises(InvalidInput, match="'2' is not a place in a list of 2"):
@@ -316,3 +315,23 @@ def test_the_spec_is_the_file() -> None:
     spec = parse(SMALL)
     assert spec.policies == tomllib.loads(SMALL)["policies"]
     assert spec.numbers() == (0, 1)
+
+
+def test_an_objective_may_be_text() -> None:
+    text = """
+name = "small"
+horizon = 10
+objective = "Minimum() + 0.5 * GiniWelfare()"
+environment = { name = "mehrotra" }
+policies.follows = { name = "frank-wolfe", base = { name = "linucb" } }
+policies.own = { name = "frank-wolfe", objective = "Minimum()", base = { name = "linucb" } }
+"""
+    follows, own = Experiment.of(text).check().cells
+    assert repr(build(follows.settings).policy.objective) == "Minimum() + 0.5 * GiniWelfare()"
+    assert repr(build(own.settings).policy.objective) == "Minimum()"
+    assert build(own.settings).objective == build(follows.settings).objective
+    assert follows.settings.parameters()["objective"] == "Minimum() + 0.5 * GiniWelfare()"
+    with pytest.raises(InvalidInput, match="'Minimun' at character 1"):
+        Experiment.of(text.replace('"Minimum()"', '"Minimun()"')).check()
+    with pytest.raises(InvalidInput, match=r"objective is the text .*; give it as a table"):
+        Experiment.of(text + '[grid]\n"objective.beta" = [1]\n').check()

@@ -18,12 +18,11 @@ from click.testing import CliRunner, Result
 
 from fairwolfe import lab, simulate
 from fairwolfe.cli import commands
-from fairwolfe.cli.engine import _Time
-from fairwolfe.cli.run import _Seeds
+from fairwolfe.cli.lab import _Seeds
+from fairwolfe.cli.printing import _Time
 from fairwolfe.errors import InvalidInput
 from fairwolfe.lab import results
-from fairwolfe.lab.build import build
-from fairwolfe.lab.runs import play
+from fairwolfe.lab.play import build, play
 from tests.lab.lab_specs import MINE, SMALL, command, fragile, started_in, tiring
 
 pytestmark = pytest.mark.needs("pyarrow")

@@ -207,11 +207,15 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "penalty 0": (lambda: AtLeast(0.5, penalty=0.0), r"penalty of AtLeast is 0"),
     "unknown name": (lambda: AtMost({"costs": 0.01}).bind(SHOP), r"no reward 'costs'"),
     "randomized": (
-        lambda: FrankWolfe(BUDGET, LinUCB(), Randomized()).init(MUSIC.problem()),
+        lambda: FrankWolfe(BUDGET, LinUCB(exploration="theorem"), Randomized()).init(
+            MUSIC.problem()
+        ),
         r"hard constraints, and Randomized",
     ),
     "horizon": (
-        lambda: FrankWolfe(BUDGET, LinUCB(), Moreau(horizon=100)).init(MUSIC.problem()),
+        lambda: FrankWolfe(BUDGET, LinUCB(exploration="theorem"), Moreau(horizon=100)).init(
+            MUSIC.problem()
+        ),
         r"without a horizon",
     ),
     "molincb": (lambda: MOLinCB(BUDGET), r"none beyond its hard constraints"),
@@ -267,7 +271,7 @@ def test_an_agent_reports_its_constraints() -> None:
     (fresh,) = served(BUDGET, 0).constraints
     assert math.isnan(fresh.average)
     assert math.isnan(fresh.slack)
-    assert str(fresh) == "r3 is to be at most 0.4: nothing is known yet."
+    assert str(fresh) == "r3 is to be at most 0.4: no answers yet."
     assert served(BUDGET, 3).constraints[0].feasible is None
 
 
@@ -316,7 +320,7 @@ def test_prices_that_are_not_numbers_are_refused(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     "f", [BUDGET, Nash().on(0, 1) + Within(0.3, 0.45).on(2), AtLeast(0.2, share=True)], ids=repr
 )
-@pytest.mark.parametrize("base", [LinUCB(), SquareCB(gamma0=50.0)], ids=repr)
+@pytest.mark.parametrize("base", [LinUCB(exploration="theorem"), SquareCB(gamma0=50.0)], ids=repr)
 def test_batches_are_decisions_one_by_one(f: Concave, base: Any) -> None:
     one = fw.Agent(FrankWolfe(f, base), MUSIC.problem(), seed=3)
     many = fw.Agent(FrankWolfe(f, base), MUSIC.problem(), seed=3)
@@ -437,9 +441,11 @@ def test_producers_get_their_floor() -> None:
 
 
 def test_identity_is_for_what_needs_no_smoothing() -> None:
-    state = FrankWolfe(Linear((1.0, 0.5, 0.0)) + AtMost(0.4).on(2), LinUCB()).init(MUSIC.problem())
+    state = FrankWolfe(
+        Linear((1.0, 0.5, 0.0)) + AtMost(0.4).on(2), LinUCB(exploration="theorem")
+    ).init(MUSIC.problem())
     assert state.smoothing == Identity()
-    state = FrankWolfe(BUDGET, LinUCB()).init(MUSIC.problem())
+    state = FrankWolfe(BUDGET, LinUCB(exploration="theorem")).init(MUSIC.problem())
     assert state.smoothing == Moreau().bind(MUSIC.problem(), Minimum().on(0, 1))
 
 

@@ -42,7 +42,7 @@ RANKING = Problem.ranking(4, 2, 3, {"clicks": (0, 2), "regret": (-3, 0)})
 
 LOSS = r"reward 'loss' has the range \(-2, 0.5\)"
 REFUSED: dict[str, tuple[Concave, Problem, str]] = {
-    "nash": (Nash(), SIGNED, rf"Nash\(offset=0.0\) is -inf below 0, .* low as -2: {LOSS}; give"),
+    "nash": (Nash(), SIGNED, rf"Nash\(\) is -inf below 0, .* low as -2: {LOSS}; give"),
     "nash, offset": (Nash(offset=1.5), SIGNED, rf"below -1.5, .* as -2: {LOSS}; .* at least 2,"),
     "welfare": (Welfare(0.5), SIGNED, rf"Welfare\(.* low as -2: {LOSS}; .* at least 2,"),
     "welfare, offset": (Welfare(0.3, offset=1.999), SIGNED, rf"below -1.999, .*{LOSS}"),
@@ -85,7 +85,7 @@ def test_a_domain_that_the_average_can_leave_is_refused(case: str) -> None:
         f.bind(problem)
     if not problem.n_items:
         with pytest.raises(InvalidInput, match=message):
-            fw.Agent(fw.FrankWolfe(f, LinUCB(), Moreau()), problem)
+            fw.Agent(fw.FrankWolfe(f, LinUCB(exploration="theorem"), Moreau()), problem)
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_a_domain_whose_edge_is_only_reached_is_accepted(f: Concave, problem: Pr
 
 
 def test_a_refused_objective_leaves_an_agent_as_it_was() -> None:
-    one = fw.Agent(fw.FrankWolfe(Linear({"gain": 1.0}), LinUCB()), SIGNED)
-    twin = fw.Agent(fw.FrankWolfe(Linear({"gain": 1.0}), LinUCB()), SIGNED)
+    one = fw.Agent(fw.FrankWolfe(Linear({"gain": 1.0}), LinUCB(exploration="theorem")), SIGNED)
+    twin = fw.Agent(fw.FrankWolfe(Linear({"gain": 1.0}), LinUCB(exploration="theorem")), SIGNED)
     arms = np.eye(2)
     for agent in (one, twin):
         agent.update(agent.act(arms), [-0.9, 0.2])
@@ -155,10 +155,12 @@ def test_constants_come_from_the_ranges() -> None:
     assert f.lipschitz(2) == pytest.approx(math.sqrt(2.0) / 0.1)
     assert f.smoothness(2) == pytest.approx(100.0)
     assert Nash(offset=1.1).lipschitz(2) == math.sqrt(2.0) / 1.1  # unbound: on z >= 0
-    tuned = fw.FrankWolfe(Nash(offset=1.1), SquareCB()).init(problem)
-    assert tuned.base == SquareCB().tuned(f.lipschitz(2))
-    extended = fw.FrankWolfe(Nash(offset=1.1), LinUCB(model="extended")).init(problem)
-    assert extended.base == LinUCB(model="extended").tuned(f.lipschitz(2))
+    tuned = fw.FrankWolfe(Nash(offset=1.1), SquareCB(gamma0="theorem")).init(problem)
+    assert tuned.base == SquareCB(gamma0="theorem").tuned(f.lipschitz(2))
+    extended = fw.FrankWolfe(
+        Nash(offset=1.1), LinUCB(model="extended", exploration="theorem")
+    ).init(problem)
+    assert extended.base == LinUCB(model="extended", exploration="theorem").tuned(f.lipschitz(2))
 
 
 def test_each_coordinate_has_its_own_range() -> None:
@@ -178,7 +180,7 @@ def test_the_edge_of_the_domain_has_no_constants_and_is_smoothed() -> None:
     assert default_smoothing(edge, 2) == Moreau()
     assert default_smoothing(inside, 2) == Identity()
     with pytest.raises(OutsideAssumptions, match="needs a Lipschitz constant of f, here inf"):
-        fw.FrankWolfe(Nash(offset=2.0), SquareCB()).init(SIGNED)
+        fw.FrankWolfe(Nash(offset=2.0), SquareCB(gamma0="theorem")).init(SIGNED)
 
 
 def test_bounds_use_the_constants_of_the_ranges() -> None:

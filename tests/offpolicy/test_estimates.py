@@ -107,7 +107,9 @@ def test_an_object_with_distribution_is_as_good_as_a_function() -> None:
 
 
 @pytest.mark.parametrize(
-    "base", [EpsilonGreedy(0.2), SquareCB(gamma0=30.0), LinUCB(), Uniform()], ids=repr
+    "base",
+    [EpsilonGreedy(0.2), SquareCB(gamma0=30.0), LinUCB(exploration="theorem"), Uniform()],
+    ids=repr,
 )
 def test_an_agent_is_evaluated_with_its_own_probabilities(base: Any) -> None:
     log = logs.log(400)
@@ -192,7 +194,7 @@ def test_ridge_in_sums_is_the_oracle() -> None:
     model: Any = fitted(Ridge(0.7), data, np.ones(150, dtype=bool))
     state = Ridge(0.7).init(PROBLEM)
     for span, part in data.spans():
-        rows = np.ascontiguousarray(data.chosen(part, data.actions[span]))
+        rows = np.ascontiguousarray(part.chosen(data.actions[span]))
         for x, r in zip(rows, data.rewards[span], strict=True):
             Ridge(0.7).learn(0, x, np.ascontiguousarray(r), *state)
     assert np.allclose(model.theta, state.theta, rtol=0, atol=1e-9)

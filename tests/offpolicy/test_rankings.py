@@ -188,7 +188,9 @@ def test_an_agent_ranks_from_where_it_stands() -> None:
     rng = np.random.default_rng(0)
     items = dict(zip("abcde", rng.random((5, 2)) / 2, strict=True))
     problem = fw.Problem.ranking(5, 3, (2, 2))
-    agent = fw.Agent(FWLinUCBRank(TwoSided(GiniEquality())), problem, items=items)
+    agent = fw.Agent(
+        FWLinUCBRank(TwoSided(GiniEquality()), exploration="theorem"), problem, items=items
+    )
     rows = []
     for _ in range(20):
         user = rng.random(2) / 2

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import fairwolfe as fw
+from fairwolfe.agent.log_format import Header, Writer
 from fairwolfe.bandits import EpsilonGreedy
-from fairwolfe.data.decisions import Header, Writer
 from fairwolfe.errors import InvalidInput, MissingData
 from fairwolfe.objectives import Linear, Minimum
 from fairwolfe.offpolicy import Log
@@ -221,7 +221,7 @@ def test_bad_sources(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="has no rows"):
         Log.of(empty)
     empty.write_text("action,probability\n1,0.5,3\n")
-    with pytest.raises(InvalidInput, match="line 2: there are 3 cells"):
+    with pytest.raises(InvalidInput, match="line 2: the number of columns is 3"):
         Log.of(empty)
     for source in ([], 3, object()):
         with pytest.raises(InvalidInput):

@@ -14,7 +14,7 @@ from fairwolfe.core.protocols import Oracle
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput, NumericalFailure
 from fairwolfe.oracles import LinearState, OnlineGradient, Ridge
-from fairwolfe.oracles.linear_state import (
+from fairwolfe.oracles.linear_regression import (
     DRIFT,
     LOG_DET,
     REFRESH_EVERY,

@@ -1,4 +1,4 @@
-"""What another package could bring: the recipes of CONTRIBUTING.md, without a change in fairwolfe.
+"""What another package could bring: the recipes of docs/recipes.md, without a change in fairwolfe.
 
 A bandit, a ranker, a policy and a world in plain Python, and a third kind of decision.
 """
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 import fairwolfe as fw
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
-from fairwolfe.core.catalogue import Candidates
+from fairwolfe.core.candidates import Candidates
 from fairwolfe.core.contexts import Arms
 from fairwolfe.core.kinds import Answer, Kind, kind_of, require_kind
 from fairwolfe.core.problem import Problem, whole_number
+from fairwolfe.core.rankings import RankingKind
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kinds import Ranking
 from fairwolfe.objectives import Concave, GiniWelfare, Linear
 from fairwolfe.ranking import LinUCBRank
 
@@ -233,7 +233,7 @@ class Shelf:
         return cls(), cls(3, 3)
 
 
-class Cascade(Ranking):
+class Cascade(RankingKind):
     """The user goes down the list until the first click: feedback is its slot, or None."""
 
     name = "cascade"

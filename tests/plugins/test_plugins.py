@@ -14,14 +14,15 @@ from click.testing import CliRunner
 
 import fairwolfe as fw
 from fairwolfe import lab
-from fairwolfe.checks import KIND_CHECKS, check, outcomes
+from fairwolfe.checks import check, outcomes
+from fairwolfe.checks.environment import KIND_CHECKS
 from fairwolfe.cli import commands
 from fairwolfe.core.kinds import Answer, Kind, kind_of
+from fairwolfe.core.rankings import RankingKind
 from fairwolfe.core.registry import load, names
 from fairwolfe.core.streams import stream
 from fairwolfe.environments import Finite
 from fairwolfe.errors import ConformanceError, InvalidInput
-from fairwolfe.kinds import Ranking
 from fairwolfe.objectives import Concave, GiniEquality, GiniWelfare, Minimum, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
 from fairwolfe.simulation import Lateness
@@ -39,7 +40,7 @@ from tests.plugins.plugged import (
 )
 from tests.plugins.portions import Even, Kitchen
 
-CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
+RECIPES = Path(__file__).parents[2] / "docs" / "recipes.md"
 FAIR = TwoSided(GiniEquality(), beta=0.5)
 FEATURES = [[[1.0, 0.0], [0.0, 1.0], [0.2, 0.1]], [[0.9, 0.1], [0.1, 0.7], [0.1, 0.1]]]
 ARMS = Finite(FEATURES, (0.5, 0.5), theta=[[1.0, 0.0], [0.0, 1.0]])
@@ -122,13 +123,13 @@ def test_what_is_plugged_in_keeps_its_contract(kind: str, name: str) -> None:
 
 
 def test_a_policy_of_plugged_parts_keeps_its_contract(case: Case) -> None:
-    assert check(case.policy) >= 10
+    assert check(case.policy) >= 9
 
 
 @pytest.mark.parametrize("name", ["Sums", *plugged.__all__])
 def test_the_recipes_show_this_code(name: str) -> None:
     if name != "CascadeLinUCB":
-        assert inspect.getsource(getattr(plugged, name)) in CONTRIBUTING.read_text()
+        assert inspect.getsource(getattr(plugged, name)) in RECIPES.read_text()
 
 
 @pytest.mark.parametrize(
@@ -357,7 +358,7 @@ def test_rewards_of_another_kind_out_of_range_are_counted() -> None:
     with pytest.warns(UserWarning, match="the reward 'taste' is 7; the problem states 0 to 1"):
         agent.update(agent.act([0.1, 0.2]), {"taste": 7.0, "cost": -1.0})
     assert (agent.t, agent.out_of_range) == (1, 1)
-    with pytest.raises(InvalidInput, match="a million ranges away"):
+    with pytest.raises(InvalidInput, match="nothing can be learnt"):
         agent.update(agent.act([0.1, 0.2]), {"taste": 1e7, "cost": -1.0})
     with pytest.raises(InvalidInput, match="the weather goes up to 1e"):
         agent.act([1e9, 0.0])
@@ -406,7 +407,7 @@ class Misnamed(Cascade):
 class Shared(Cascade):
     """Says as a ranking does that a click is one of as many as there are slots."""
 
-    extent, corner = Ranking.extent, Ranking.corner
+    extent, corner = RankingKind.extent, RankingKind.corner
 
 
 class Twice(Cascade):
@@ -466,13 +467,13 @@ class Halved(Shelf):
 
 BROKEN: dict[Callable[[], Any], str] = {
     lambda: Short(Cascade.example()): "reads_once",
-    lambda: Misnamed(Cascade.example()): "has_a_problem",
-    lambda: Shared(Cascade.example()): "knows_its_extent",
+    lambda: Misnamed(Cascade.example()): "names_its_problem",
+    lambda: Shared(Cascade.example()): "bounds_its_rewards",
     lambda: Twice(Cascade.example()): "reads_once",
-    lambda: Deaf(Cascade.example()): "refuses_what_is_bad",
+    lambda: Deaf(Cascade.example()): "refuses_bad_numbers",
     Boasting: "tells_true_probabilities",
     Unpinned: "shows_what_may_be_shown",
-    lambda: Trusting(GiniWelfare()): "refuses_bad_rewards",
+    lambda: Trusting(GiniWelfare()): "refuses_bad_input",
     Optimist: "has_mean_rewards",
     Halved: "shows_slot_by_slot",
 }

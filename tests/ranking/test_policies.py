@@ -56,7 +56,10 @@ def test_what_counts_as_exposed(
     problem = Problem.ranking(6, 4, (2, 3), {f"r{i}": (-8, 4) for i in range(n)})
     rng = stream(0, "exposure")
     context = Bilinear(rng.normal(size=2), rng.normal(size=(6, 3)))
-    policy, twin = FWLinUCBRank(FAIR, exposure=exposure), FWLinUCBRank(FAIR)
+    policy, twin = (
+        FWLinUCBRank(FAIR, exposure=exposure, exploration="theorem"),
+        FWLinUCBRank(FAIR, exploration="theorem"),
+    )
     state, other = policy.init(problem), twin.init(problem)
     decision = policy.act(state, context, rng)
     earned = np.array(rewards, dtype=float)
@@ -111,7 +114,7 @@ def test_without_the_floor_items_are_forgotten() -> None:
 
 def test_fairlearn_shows_the_most_deprived_first() -> None:
     problem = Problem.ranking(5, 3, 1)
-    policy = FairLearnRank(0.5, tolerance=0.0)
+    policy = FairLearnRank(0.5, tolerance=0.0, exploration="theorem")
     state = policy.init(problem)
     state.base_state.shown[:] = [9.0, 1.0, 4.9, 2.0, 3.0]
     state.base_state.slots[0] = 10.0
@@ -126,13 +129,15 @@ def test_fairlearn_shows_the_most_deprived_first() -> None:
 def test_the_largest_share_is_accepted_however_it_is_rounded(m: int, k: int) -> None:
     n_slots, n_items = min(m, k), max(m, k)
     problem = Problem.ranking(n_items, n_slots, 1)
-    FairLearnRank(n_slots / n_items).init(problem)
+    FairLearnRank(n_slots / n_items, exploration="theorem").init(problem)
     with pytest.raises(InvalidInput, match=r"give at most that"):
-        FairLearnRank(float(np.nextafter(n_slots / n_items, 1.0))).init(problem)
+        FairLearnRank(float(np.nextafter(n_slots / n_items, 1.0)), exploration="theorem").init(
+            problem
+        )
 
 
 def test_a_floor_that_cannot_be_kept_is_refused() -> None:
-    problem, policy = Problem.ranking(6, 2, 1), FairLearnRank(0.4)
+    problem, policy = Problem.ranking(6, 2, 1), FairLearnRank(0.4, exploration="theorem")
     sentence = r"minimum is 0\.4; 2 slots cannot show each of 6 items in more than .* 0\.333333 of"
     with pytest.raises(InvalidInput, match=sentence):
         policy.init(problem)
@@ -140,9 +145,9 @@ def test_a_floor_that_cannot_be_kept_is_refused() -> None:
         simulate(policy, FactorModel(3, 6, dcg(2), n_factors=2), 10, objective=FAIR)
     for bad, what in ((-0.1, r"minimum is -0\.1"), (1.1, r"minimum is 1\.1"), (np.nan, "is nan")):
         with pytest.raises(InvalidInput, match=what + ".*from 0 to n_slots/n_items"):
-            FairLearnRank(bad)
+            FairLearnRank(bad, exploration="theorem")
     with pytest.raises(InvalidInput, match=r"tolerance is -1\.0; give a number of at least 0"):
-        FairLearnRank(0.1, -1.0)
+        FairLearnRank(0.1, -1.0, exploration="theorem")
 
 
 # --- Unbiased ---------------------------------------------------------------------------------
@@ -183,7 +188,7 @@ def test_the_factor_of_unbiased_by_hand(clip: bool) -> None:
 def test_an_item_that_is_always_first_has_a_negative_factor() -> None:
     """With the weights of DCG and 10 slots: 1 - 10/sum_j b_j = -1.2."""
     weights = np.array(dcg(10))
-    problem, policy = Problem.ranking(12, 10, 1), UnbiasedLinUCBRank()
+    problem, policy = Problem.ranking(12, 10, 1), UnbiasedLinUCBRank(exploration="theorem")
     state = policy.init(problem)
     state.base_state.exposed[:10] = 1000.0 * weights
     context = np.full((12, 1), 0.5)
@@ -219,7 +224,9 @@ def test_several_rewards_share_one_design(n: int) -> None:
     world = several(n)
     problem = world.problem()
     users = Linear(tuple(np.linspace(1.0, -0.5, n)))
-    policy = FWLinUCBRank(TwoSided(EqualExposure(), users=users, n_users=n), ridge=0.2)
+    policy = FWLinUCBRank(
+        TwoSided(EqualExposure(), users=users, n_users=n), ridge=0.2, exploration="theorem"
+    )
     state, arrays = policy.init(problem), world.init(stream(0, "world"))
     rng = stream(0, "rounds")
     seen: list[Vector] = []
@@ -255,7 +262,9 @@ def test_scores_are_optimistic_for_either_sign_of_a_weight(n: int) -> None:
     world = several(n)
     problem = world.problem()
     users = Linear(tuple(np.linspace(1.0, -0.8, n)))
-    policy = FWLinUCBRank(TwoSided(GiniEquality(), 0.5, users=users, n_users=n))
+    policy = FWLinUCBRank(
+        TwoSided(GiniEquality(), 0.5, users=users, n_users=n), exploration="theorem"
+    )
     state, arrays = policy.init(problem), world.init(stream(0, "world"))
     rng = stream(1, "rounds")
     for t in range(1, 201):
@@ -288,12 +297,20 @@ def test_a_cost_is_avoided() -> None:
 
 def test_worlds_without_users_are_ranked_too() -> None:
     """Features that are no product: the case p = 1."""
-    trace = simulate(FWLinUCBRank(TwoSided(GiniEquality(), beta=3.0)), FiniteRanking.b1(), 2000)
+    trace = simulate(
+        FWLinUCBRank(TwoSided(GiniEquality(), beta=3.0), exploration="theorem"),
+        FiniteRanking.b1(),
+        2000,
+    )
     assert trace.compiled
     assert trace.value[-1] > 0.79334 - 0.05
 
 
-@pytest.mark.parametrize("policy", [UnbiasedLinUCBRank(), FairLearnRank(0.1)], ids=str)
+@pytest.mark.parametrize(
+    "policy",
+    [UnbiasedLinUCBRank(exploration="theorem"), FairLearnRank(0.1, exploration="theorem")],
+    ids=str,
+)
 def test_a_policy_without_an_objective_has_no_live_numbers(policy: Any) -> None:
     agent = Agent(policy, Problem.ranking(n_items=3, n_slots=2, n_features=1))
     with pytest.raises(InvalidInput, match="no objective, so it keeps no live numbers"):

@@ -11,12 +11,12 @@ import pytest
 
 from fairwolfe import Problem
 from fairwolfe.core.arrays import Matrix, Vector
-from fairwolfe.core.catalogue import Catalogue, candidates
+from fairwolfe.core.candidates import Catalogue, read_candidates
 from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput, NumericalFailure
-from fairwolfe.oracles.linear_state import LOG_DET
+from fairwolfe.oracles.linear_regression import LOG_DET
 from fairwolfe.ranking import LinUCBRank, Ranker
 from fairwolfe.ranking.ranker import RankState
 
@@ -80,7 +80,7 @@ def test_no_ranking_is_better_whatever_the_position_weights(m: int, k: int, seed
 
 
 def test_equal_scores_keep_the_order_of_the_items() -> None:
-    problem, base = problem_of(6, 4), LinUCBRank()
+    problem, base = problem_of(6, 4), LinUCBRank(exploration="theorem")
     state = base.init(problem)
     same = Bilinear(np.ones(P), np.tile([0.1, 0.2, 0.3], (6, 1)))
     for bonus, ranking in (
@@ -100,7 +100,7 @@ def test_equal_scores_keep_the_order_of_the_items() -> None:
 def test_pins_candidates_and_blocks_against_brute_force(seed: int) -> None:
     rng = stream(seed, "pins")
     m, k = 6, 3
-    problem, base = problem_of(m, k), LinUCBRank()
+    problem, base = problem_of(m, k), LinUCBRank(exploration=1.0)
     state = learnt(base, problem, rng)
     user, items = rng.normal(size=P), rng.normal(size=(m, Q))
     g = rng.normal(size=problem.n_objectives)
@@ -109,11 +109,11 @@ def test_pins_candidates_and_blocks_against_brute_force(seed: int) -> None:
     allowed = sorted(set(only) - set(blocked))
     slots = rng.permutation(k)[: seed % (k + 1)].tolist()
     pinned = dict(zip(slots, rng.permutation(allowed).tolist(), strict=False))
-    given = candidates(
+    given = read_candidates(
         Bilinear(user, items),
         problem,
         Catalogue.of(problem),
-        only=only,
+        candidates=only,
         blocked=blocked,
         pinned=pinned,
     )
@@ -151,12 +151,12 @@ class Draws:
 def test_the_probability_of_a_swapped_ranking(k: int, chance: float, pins: dict[int, int]) -> None:
     """All draws are enumerated: each ranking's share is the probability that is said of it."""
     m = 8
-    problem, base = problem_of(m, k), LinUCBRank(randomize=chance)
+    problem, base = problem_of(m, k), LinUCBRank(randomize=chance, exploration="theorem")
     state = base.init(problem)
     pinned = {slot: item for slot, item in pins.items() if slot < k}
     rng = stream(0, "swaps")
     context = Bilinear(rng.normal(size=P), rng.normal(size=(m, Q)))
-    given = candidates(context, problem, Catalogue.of(problem), pinned=pinned)
+    given = read_candidates(context, problem, Catalogue.of(problem), pinned=pinned)
     g = np.append(np.arange(m, 0.0, -1.0), 0.0)
     shares: dict[tuple[int, ...], float] = defaultdict(float)
     said: dict[tuple[int, ...], float] = {}
@@ -172,7 +172,11 @@ def test_the_probability_of_a_swapped_ranking(k: int, chance: float, pins: dict[
     assert sum(said.values()) == pytest.approx(1.0, abs=1e-12)
     for ranking, probability in said.items():
         assert probability == pytest.approx(shares[ranking], abs=1e-12)
-    plain = np.asarray(LinUCBRank().act(LinUCBRank().init(problem), given, g, rng).action)
+    plain = np.asarray(
+        LinUCBRank(exploration="theorem")
+        .act(LinUCBRank(exploration="theorem").init(problem), given, g, rng)
+        .action
+    )
     assert tuple(plain.tolist()) in said
     for ranking in said:
         moved = [slot for slot in range(k) if ranking[slot] != plain[slot]]
@@ -181,7 +185,7 @@ def test_the_probability_of_a_swapped_ranking(k: int, chance: float, pins: dict[
 
 
 def test_every_slot_can_be_swapped_with_both_neighbours() -> None:
-    problem, base = problem_of(6, 5), LinUCBRank(randomize=0.4)
+    problem, base = problem_of(6, 5), LinUCBRank(randomize=0.4, exploration="theorem")
     state, rng = base.init(problem), stream(0, "reach")
     context = Bilinear(rng.normal(size=P), rng.normal(size=(6, Q)))
     g = np.append(np.arange(6.0, 0.0, -1.0) * 10.0, 0.0)
@@ -215,21 +219,21 @@ def test_a_ranker_needs_items_and_an_arm_is_no_ranking() -> None:
     from fairwolfe.bandits import LinUCB
 
     with pytest.raises(InvalidInput, match=r"LinUCBRank ranks items, and the problem has arms;"):
-        LinUCBRank().init(Problem.arms(2, {"clicks": (0, 1)}))
+        LinUCBRank(exploration="theorem").init(Problem.arms(2, {"clicks": (0, 1)}))
     with pytest.raises(InvalidInput, match=r"items to rank, and LinUCB chooses an arm;"):
-        LinUCB().init(problem_of(4, 2))
+        LinUCB(exploration="theorem").init(problem_of(4, 2))
 
 
 @pytest.mark.parametrize("n", [0, 6, 8])
 def test_a_direction_of_another_length(n: int) -> None:
-    base, problem = LinUCBRank(), problem_of(6, 2)
+    base, problem = LinUCBRank(exploration="theorem"), problem_of(6, 2)
     context = Bilinear(np.ones(P), np.ones((6, Q)))
     with pytest.raises(InvalidInput, match=rf"shape \({n},\); give 6 numbers for the candidates"):
         base.act(base.init(problem), context, np.zeros(n), stream(0, "g"))
 
 
 def test_estimates_that_are_no_numbers_are_refused_loudly() -> None:
-    base, problem = LinUCBRank(), problem_of(6, 2)
+    base, problem = LinUCBRank(exploration="theorem"), problem_of(6, 2)
     state = base.init(problem)
     state.oracle.theta[:] = np.nan
     with pytest.raises(NumericalFailure, match="no longer usable"):
@@ -240,20 +244,20 @@ def test_estimates_that_are_no_numbers_are_refused_loudly() -> None:
 
 
 def test_slots_are_fitted_so_that_none_is_exposed_more_often_than_the_one_before() -> None:
-    base, problem = LinUCBRank(), problem_of(6, 3)
+    base, problem = LinUCBRank(exploration="theorem"), problem_of(6, 3)
     state = base.init(problem)
     with pytest.raises(InvalidInput, match="nothing has been shown yet"):
         base.learnt(state)
     state.slots[:] = [[100.0, 100.0, 100.0], [80.0, 30.0, 50.0]]
     assert base.learnt(state).looks == pytest.approx((0.8, 0.4, 0.4))
-    stated = LinUCBRank(position_weights=(1.0, 0.5, 0.1))
+    stated = LinUCBRank(position_weights=(1.0, 0.5, 0.1), exploration="theorem")
     assert stated.learnt(stated.init(problem)).looks == (1.0, 0.5, 0.1)
 
 
 def test_what_is_expected_of_a_ranking_and_of_the_others() -> None:
-    """`estimate` by its formula, and `look`: no score is below that of an upper bound."""
+    """`estimate` by its formula, and `certify`: no score is below that of an upper bound."""
     rng = stream(0, "estimate")
-    problem, base = problem_of(6, 3, 2), LinUCBRank(randomize=0.5)
+    problem, base = problem_of(6, 3, 2), LinUCBRank(randomize=0.5, exploration="theorem")
     state = learnt(base, problem, rng)
     user, items = rng.normal(size=P), rng.normal(size=(6, Q))
     g, slope = rng.normal(size=(2, 8))
@@ -270,12 +274,15 @@ def test_what_is_expected_of_a_ranking_and_of_the_others() -> None:
     found = base.estimate(state, Bilinear(user, items), choice)
     np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
     greedy = scores_of(LinUCBRank(exploration=0.0), state, user, items, slope)
-    doubt = base.doubt(problem)
-    for given, sure in ((doubt, True), (np.empty(0), False)):
-        best, missed = base.look(state, Bilinear(user, items), g, choice, slope, given)
+    bounds = base.bound_params(problem)
+    for given, sure in ((bounds, True), (np.empty(0), False)):
+        best, missed = base.certify(state, Bilinear(user, items), g, choice, slope, given)
         np.testing.assert_allclose(missed, np.sort(greedy)[::-1][:3] - greedy[shown], atol=1e-12)
         assert (best >= np.sort(greedy)[::-1][:3]).all() if sure else not best.any()
-    assert LinUCBRank(exposure="until_last_click").doubt(problem).size == 0
+    assert (
+        LinUCBRank(exposure="until_last_click", exploration="theorem").bound_params(problem).size
+        == 0
+    )
 
 
 # --- scores of one's own ------------------------------------------------------------------------
@@ -330,7 +337,7 @@ def test_scores_in_python_decide_and_learn_as_compiled_ones(
         context = Bilinear(rng.normal(size=P), rng.normal(size=(7, Q)))
         only = sorted(rng.permutation(7)[:5].tolist()) if t % 2 else None
         pinned = {int(rng.integers(3)): int(rng.choice(only or range(7)))} if t % 3 == 0 else None
-        given = candidates(context, problem, catalogue, only=only, pinned=pinned)
+        given = read_candidates(context, problem, catalogue, candidates=only, pinned=pinned)
         g = rng.normal(size=given.ids.size + 2)
         exposed = (rng.random(3) < 0.6).astype(float)
         shown = Shown(exposed, exposed[:, None] * rng.random((3, 2)))
@@ -355,7 +362,7 @@ def test_compiled_scores_can_be_changed_in_python() -> None:
     state = Lifted().init(problem)
     context = Bilinear(rng.normal(size=P), rng.normal(size=(6, Q)))
     state.shown[:] = [1, 1, 0, 1, 0, 1]
-    plain = LinUCBRank().act(state, context, np.ones(7), rng)
+    plain = LinUCBRank(exploration="theorem").act(state, context, np.ones(7), rng)
     choice = Lifted().act(state, context, np.ones(7), rng)
     ranking = np.asarray(choice.action).tolist()
     assert set(ranking[:2]) == {2, 4}
@@ -364,7 +371,7 @@ def test_compiled_scores_can_be_changed_in_python() -> None:
 
 def test_the_engine_has_rules_of_its_own_only() -> None:
     problem = problem_of(6, 3, 2)
-    base = LinUCBRank(randomize=0.3, position_weights=(0.9, 0.5, 0.1))
+    base = LinUCBRank(randomize=0.3, position_weights=(0.9, 0.5, 0.1), exploration="theorem")
     rule = base.rule(problem)
     assert rule is not None
     assert (rule.name, rule.uniforms, rule.owed) == ("optimistic", 2, 0.0)

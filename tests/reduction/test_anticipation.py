@@ -72,7 +72,9 @@ class Account:
 
 
 @pytest.mark.parametrize("memory", [None, 20.0])
-@pytest.mark.parametrize("base", [LinUCB(), SquareCB(gamma0=5.0), Thompson()], ids=repr)
+@pytest.mark.parametrize(
+    "base", [LinUCB(exploration="theorem"), SquareCB(gamma0=5.0), Thompson()], ids=repr
+)
 def test_z_is_that_of_a_plain_account(base: Any, memory: float | None) -> None:
     policy = fw.FrankWolfe(QUADRATIC, base, Identity(), memory=memory)
     state, rng = policy.init(PROBLEM), np.random.default_rng(1)
@@ -105,7 +107,9 @@ def test_open_decisions_of_rankings_count_by_their_chances() -> None:
     # Exposures by the weights of the slots, rewards by the estimates of what is exposed.
     problem = fw.Problem.ranking(6, 3, (2, 2))
     weights = np.array([0.9, 0.6, 0.3])
-    policy = FWLinUCBRank(QUADRATIC, smoothing=Identity(), position_weights=weights)
+    policy = FWLinUCBRank(
+        QUADRATIC, smoothing=Identity(), position_weights=weights, exploration="theorem"
+    )
     state, rng = policy.init(problem), np.random.default_rng(2)
     features = rng.random((6, 2))
     total, heard, opened = np.zeros(7), [], []
@@ -141,7 +145,7 @@ def test_open_decisions_of_rankings_count_by_their_chances() -> None:
 POLICIES = [
     fw.FrankWolfe(Minimum(), LinUCB(exploration=0.3)),
     fw.FrankWolfe(GiniWelfare(), SquareCB(gamma0=5.0), memory=30.0),
-    fw.FrankWolfe(GiniWelfare(), LinUCB(model="extended")),
+    fw.FrankWolfe(GiniWelfare(), LinUCB(model="extended", exploration="theorem")),
     fw.FrankWolfe(Minimum(), EpsilonGreedy(0.1)),
     fw.FrankWolfe(Minimum(), SquareCB(gamma0=5.0), fw.smoothing.Randomized(n_samples=2)),
 ]
@@ -196,7 +200,7 @@ def test_what_is_answered_and_what_is_open_are_apart() -> None:
 def test_unknown_is_the_mean_of_the_answered() -> None:
     # A block of parameters that has learnt nothing says nothing, not 0.
     problem = fw.Problem.arms(2, {"a": (0, 1), "b": (0, 1)}, n_arms=2)
-    policy = fw.FrankWolfe(QUADRATIC, LinUCB(), Identity())
+    policy = fw.FrankWolfe(QUADRATIC, LinUCB(exploration="theorem"), Identity())
     state, rng = policy.init(problem), np.random.default_rng(0)
     context = fw.PerArm([0.6, 0.8])
     first = policy.act(state, context, rng)
@@ -212,7 +216,7 @@ def test_unknown_is_the_mean_of_the_answered() -> None:
 
 
 def test_estimates_are_cut_to_the_ranges() -> None:
-    policy = fw.FrankWolfe(QUADRATIC, LinUCB(ridge=1e-3), Identity())
+    policy = fw.FrankWolfe(QUADRATIC, LinUCB(ridge=1e-3, exploration="theorem"), Identity())
     state, rng = policy.init(PROBLEM), np.random.default_rng(0)
     for _ in range(20):  # small features earn 1, so large ones are estimated to earn 10
         decision = policy.act(state, [[0.1, 0.0, 0.0]], rng)
@@ -268,7 +272,7 @@ class Plain:
 
 
 def test_an_expired_decision_is_open_no_more_and_its_answer_is_refused() -> None:
-    agent = fw.Agent(fw.FrankWolfe(QUADRATIC, LinUCB(), Identity()), PROBLEM)
+    agent = fw.Agent(fw.FrankWolfe(QUADRATIC, LinUCB(exploration="theorem"), Identity()), PROBLEM)
     for context, reward in rounds(5):
         agent.update(agent.act(context), reward)
     before = agent._running.direction().copy()
@@ -381,7 +385,7 @@ def test_biased_estimates_do_no_harm() -> None:
 
 def test_sums_do_not_drift() -> None:
     # A million decisions open and close beside ten that stay: what is left is theirs, exactly.
-    policy = fw.FrankWolfe(QUADRATIC, LinUCB(), Identity())
+    policy = fw.FrankWolfe(QUADRATIC, LinUCB(exploration="theorem"), Identity())
     state, rng = policy.init(PROBLEM), np.random.default_rng(0)
 
     def opened(features: Any) -> Any:
@@ -407,7 +411,11 @@ def test_expected_exposures_enter_z_by_their_chance() -> None:
     problem = fw.Problem.ranking(4, 2, (1, 1))
     weights = (0.8, 0.5)
     policy = FWLinUCBRank(
-        QUADRATIC, smoothing=Identity(), iterate="expected", position_weights=weights
+        QUADRATIC,
+        smoothing=Identity(),
+        iterate="expected",
+        position_weights=weights,
+        exploration="theorem",
     )
     state, rng = policy.init(problem), np.random.default_rng(0)
     shown = np.zeros(4)
@@ -436,12 +444,14 @@ def test_position_weights_that_cannot_be_are_refused(weights: Any, words: str) -
     problem = fw.Problem.ranking(4, 2, (1, 1))
     f = TwoSided(GiniWelfare(), beta=0.5)
     with pytest.raises(InvalidInput, match=words):
-        FWLinUCBRank(f, position_weights=weights).init(problem)
+        FWLinUCBRank(f, position_weights=weights, exploration="theorem").init(problem)
 
 
 def test_expected_is_refused_for_arms() -> None:
     with pytest.raises(InvalidInput, match="exposures"):
-        fw.FrankWolfe(GiniWelfare(), LinUCB(), iterate="expected").init(PROBLEM)
+        fw.FrankWolfe(GiniWelfare(), LinUCB(exploration="theorem"), iterate="expected").init(
+            PROBLEM
+        )
 
 
 # --- nodes ------------------------------------------------------------------------------------

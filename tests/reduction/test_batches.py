@@ -14,7 +14,7 @@ from fairwolfe.core.decision import Batch, Decision
 from fairwolfe.core.packing import pack
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Custom, GiniWelfare, Minimum, Nash, TwoSided
-from fairwolfe.oracles.linear_state import SINCE_REFRESH
+from fairwolfe.oracles.linear_regression import SINCE_REFRESH
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.smoothing import Randomized
 from tests.golden.trajectories import Mean
@@ -31,7 +31,7 @@ OF_ARMS: dict[str, Any] = {
     "linucb": fw.FrankWolfe(Minimum(), LinUCB(exploration=0.3)),
     "squarecb": fw.FrankWolfe(GiniWelfare(), SquareCB(gamma0=5.0)),
     "memory": fw.FrankWolfe(GiniWelfare(), EpsilonGreedy(0.2), memory=20.0),
-    "extended": fw.FrankWolfe(GiniWelfare(), LinUCB(model="extended")),
+    "extended": fw.FrankWolfe(GiniWelfare(), LinUCB(model="extended", exploration="theorem")),
     "thompson": fw.FrankWolfe(Nash(offset=1.5), Thompson()),
     "samples": fw.FrankWolfe(Minimum(), SquareCB(gamma0=5.0), Randomized(n_samples=2)),
     "python f": fw.FrankWolfe(PYTHON, SquareCB(gamma0=5.0)),
@@ -41,10 +41,10 @@ OF_ARMS: dict[str, Any] = {
 OF_LISTS: dict[str, Any] = {
     "fw": FWLinUCBRank(FAIR, exploration=0.3),
     "fw, swaps": FWLinUCBRank(FAIR, exploration=0.3, randomize=0.3, exposure="until_last_click"),
-    "expected": FWLinUCBRank(FAIR, iterate="expected", memory=25.0),
-    "floor": FairLearnRank(0.1),
-    "unbiased": UnbiasedLinUCBRank(),
-    "plain": LinUCBRank(),
+    "expected": FWLinUCBRank(FAIR, iterate="expected", memory=25.0, exploration="theorem"),
+    "floor": FairLearnRank(0.1, exploration="theorem"),
+    "unbiased": UnbiasedLinUCBRank(exploration="theorem"),
+    "plain": LinUCBRank(exploration="theorem"),
 }
 POLICIES = {**OF_ARMS, **OF_LISTS}
 
@@ -258,7 +258,9 @@ def test_a_batch_is_a_sequence_that_travels(name: str) -> None:
 def test_a_ranking_takes_less_than_a_kilobyte() -> None:
     problem = fw.Problem.ranking(50, 10, (10, 10))
     rng = np.random.default_rng(0)
-    agent = fw.Agent(FWLinUCBRank(FAIR), problem, items=rng.random((50, 10)) / 4)
+    agent = fw.Agent(
+        FWLinUCBRank(FAIR, exploration="theorem"), problem, items=rng.random((50, 10)) / 4
+    )
     batch: Any = agent.act_many(rng.random((64, 10)) / 4)
     assert len(batch.to_bytes()) / 64 < 1000
     unexplained: Any = agent.propose(rng.random((64, 10)) / 4, explain=False)

@@ -29,7 +29,7 @@ from fairwolfe.objectives import (
     Welfare,
 )
 from fairwolfe.oracles import Ridge
-from fairwolfe.oracles.linear_state import LOG_DET, UPDATES
+from fairwolfe.oracles.linear_regression import LOG_DET, UPDATES
 from fairwolfe.reduction import FrankWolfe, MOLinCB
 from fairwolfe.smoothing import Identity, Moreau, Randomized
 
@@ -340,7 +340,7 @@ def test_randomized_smoothing_follows_its_running_direction() -> None:
 @pytest.mark.parametrize(
     "policy",
     [
-        FrankWolfe(GiniWelfare(), LinUCB(ridge=0.1)),
+        FrankWolfe(GiniWelfare(), LinUCB(ridge=0.1, exploration="theorem")),
         FrankWolfe(Linear((1.0, 0.5, 0.2)), SquareCB(gamma0=50.0)),
         FrankWolfe(Minimum(), EpsilonGreedy(0.1), Randomized(n_samples=2)),
         MOLinCB(GiniWelfare()),
@@ -409,7 +409,7 @@ def test_the_default_smoothing_follows_the_objective() -> None:
 
 def test_another_objective_takes_over_a_state() -> None:
     world, problem = World(3), problem_of(3)
-    policy = FrankWolfe(Minimum(), LinUCB(ridge=0.1), Moreau(0.1))
+    policy = FrankWolfe(Minimum(), LinUCB(ridge=0.1, exploration="theorem"), Moreau(0.1))
     _, state = world.play(policy, problem)
     other = policy.with_objective(Linear((0.0, 1.0, 0.0)))
     carried = state.with_objective(other)
@@ -423,22 +423,27 @@ def test_another_objective_takes_over_a_state() -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "objective": (lambda: FrankWolfe("min", LinUCB()), r"objective is 'min'; give one of fw\.obj"),  # type: ignore[arg-type]
+    "objective": (
+        lambda: FrankWolfe("min", LinUCB()),  # type: ignore[arg-type]
+        r"objective is 'min'; give one of fw\.obj",
+    ),
     "base": (lambda: FrankWolfe(Minimum(), 3), r"base is 3; give a bandit, such as LinUCB\(\)"),
     "memory 0": (
-        lambda: FrankWolfe(Minimum(), LinUCB(), memory=0.0),
+        lambda: FrankWolfe(Minimum(), LinUCB(exploration="theorem"), memory=0.0),
         r"memory is 0\.0; .*half-life",
     ),
     "memory nan": (
-        lambda: FrankWolfe(Minimum(), LinUCB(), memory=nan),
+        lambda: FrankWolfe(Minimum(), LinUCB(exploration="theorem"), memory=nan),
         r"memory is nan; .*half-li",
     ),
     "iterate": (
-        lambda: FrankWolfe(Minimum(), LinUCB(), iterate="optimistic"),  # type: ignore[arg-type]
+        lambda: FrankWolfe(Minimum(), LinUCB(exploration="theorem"), iterate="optimistic"),  # type: ignore[arg-type]
         r"iterate is 'optimistic'; give 'observed' or 'expected'",
     ),
     "size": (
-        lambda: FrankWolfe(GeneralizedGini((1.0, 0.5)), LinUCB()).init(problem_of(3)),
+        lambda: FrankWolfe(GeneralizedGini((1.0, 0.5)), LinUCB(exploration="theorem")).init(
+            problem_of(3)
+        ),
         r"GeneralizedGini has 2 weights, the problem has 3 rewards \(r0, r1, r2\)",
     ),
     "steps": (
@@ -451,8 +456,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         r"ridge is 0\.0; give a positive finite number",
     ),
     "domain": (
-        lambda: FrankWolfe(Nash(), LinUCB(), Identity()).act(
-            FrankWolfe(Nash(), LinUCB(), Identity()).init(problem_of(2)),
+        lambda: FrankWolfe(Nash(), LinUCB(exploration="theorem"), Identity()).act(
+            FrankWolfe(Nash(), LinUCB(exploration="theorem"), Identity()).init(problem_of(2)),
             np.eye(DIM),
             stream(0, "domain"),
         ),

@@ -14,8 +14,8 @@ from fairwolfe.bandits import EpsilonGreedy, Fixed, LinUCB, SquareCB, Thompson, 
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.environments import Finite
 from fairwolfe.errors import IncompatibleState, InvalidInput, OutsideAssumptions
-from fairwolfe.lab.build import build
-from fairwolfe.lab.grid import Settings
+from fairwolfe.lab.play import build
+from fairwolfe.lab.spec import RunSettings
 from fairwolfe.objectives import AtMost, GiniWelfare, Linear, Minimum, Nash
 from fairwolfe.oracles import OnlineGradient
 from fairwolfe.ranking import FWLinUCBRank
@@ -73,8 +73,14 @@ def test_a_share_or_delta_outside_0_to_1_is_refused(share: float) -> None:
         ({"baseline": Fixed(0)}, r"a bandit for one reward; give FrankWolfe\(objective, Fixed"),
         ({"baseline": FrankWolfe}, "the baseline is the class FrankWolfe; give one such as"),
         ({"policy": 3}, "the policy is 3; give one such as FrankWolfe"),
-        ({"policy": FWLinUCBRank(GiniWelfare())}, "the policy decides 'ranking', and only arms"),
-        ({"baseline": FWLinUCBRank(F)}, "the baseline decides 'ranking', and only arms are"),
+        (
+            {"policy": FWLinUCBRank(GiniWelfare(), exploration="theorem")},
+            "the policy decides 'ranking', and only arms",
+        ),
+        (
+            {"baseline": FWLinUCBRank(F, exploration="theorem")},
+            "the baseline decides 'ranking', and only arms are",
+        ),
     ],
 )
 def test_what_cannot_be_guarded_is_refused(given: dict[str, Any], message: str) -> None:
@@ -114,14 +120,16 @@ def test_a_policy_without_an_objective_is_no_policy_to_guard_but_a_baseline() ->
     ids=repr,
 )
 def test_an_f_whose_share_means_nothing_is_refused(f: Any, message: str) -> None:
-    guarded = Guarded(FrankWolfe(f, LinUCB()), BASELINE)
+    guarded = Guarded(FrankWolfe(f, LinUCB(exploration="theorem")), BASELINE)
     with pytest.raises(InvalidInput, match=message):
         guarded.init(PROBLEM)
 
 
 def test_with_a_floor_an_f_may_be_negative() -> None:
     f = Linear((1.0, -0.5))
-    guarded = Guarded(FrankWolfe(f, LinUCB()), FrankWolfe(f, Fixed(1)), floor=-0.5)
+    guarded = Guarded(
+        FrankWolfe(f, LinUCB(exploration="theorem")), FrankWolfe(f, Fixed(1)), floor=-0.5
+    )
     assert guarded.init(PROBLEM).margin() < 0.0
     with pytest.raises(InvalidInput, match=r"below floor=-0.4,.* give floor=-0.5,"):
         replace(guarded, floor=-0.4).init(PROBLEM)
@@ -207,7 +215,9 @@ def same(one: fw.Decision, other: fw.Decision) -> bool:
     return equal and one.evidence[0] == other.evidence[0]
 
 
-@pytest.mark.parametrize("base", [LinUCB(), SquareCB(gamma0=50.0), Thompson()], ids=repr)
+@pytest.mark.parametrize(
+    "base", [LinUCB(exploration="theorem"), SquareCB(gamma0=50.0), Thompson()], ids=repr
+)
 def test_a_loaded_agent_continues_alike(base: Any, tmp_path: Any) -> None:
     guarded = Guarded(FrankWolfe(F, base), BASELINE, 0.3, 0.9)
     agent = fw.Agent(guarded, PROBLEM, seed=3)
@@ -384,7 +394,7 @@ def test_the_fixed_arm_is_compiled_and_stays() -> None:
 @pytest.mark.parametrize(
     "base",
     [
-        LinUCB(model="extended"),
+        LinUCB(model="extended", exploration="theorem"),
         SquareCB(gamma0=50.0, oracle=OnlineGradient(0.1)),
         EpsilonGreedy(0.1),
         Thompson(),
@@ -410,7 +420,7 @@ def test_a_spec_names_it_and_gives_its_parts_the_objective() -> None:
     inner = {"name": "frank-wolfe", "base": {"name": "linucb"}}
     fixed = {"name": "frank-wolfe", "base": {"name": "fixed", "arm": 1}}
     table = {"name": "guarded", "share": 0.9, "policy": inner, "baseline": fixed}
-    settings = Settings(
+    settings = RunSettings(
         environment={"name": "mehrotra"}, objective={"name": "minimum"}, policy=table, horizon=10
     )
     built = build(settings).policy

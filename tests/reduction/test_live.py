@@ -34,7 +34,7 @@ from fairwolfe.objectives import (
 )
 from fairwolfe.oracles import OnlineGradient
 from fairwolfe.reduction import Live
-from fairwolfe.reduction.windows import Windows
+from fairwolfe.reduction.live import Windows
 from fairwolfe.smoothing import Identity, Moreau, Randomized
 from tests.theory.worlds import A1, A2, DISTANCE
 
@@ -132,7 +132,7 @@ def test_with_moreau_the_slope_is_the_direction(name: str) -> None:
     "base",
     [
         LinUCB(exploration=0.3),
-        LinUCB(model="extended", lipschitz=1.0),
+        LinUCB(model="extended", lipschitz=1.0, exploration="theorem"),
         SquareCB(gamma0=10.0),
         Thompson(),
         EpsilonGreedy(0.2, oracle=OnlineGradient()),
@@ -149,15 +149,15 @@ def test_the_outlook_is_what_the_estimates_and_widths_say(base: Any) -> None:
     theta = state.oracle.theta[0].reshape(2, 3)
     for _ in range(20):
         x, g, slope = context(rng), rng.normal(size=2), rng.normal(size=2)
-        doubt = base.doubt(PROBLEM)
+        bounds = base.bound_params(PROBLEM)
         choice = base.act(state, x, g, rng)
-        seen = base.look(state, x, g, choice, slope, doubt)
+        seen = base.certify(state, x, g, choice, slope, bounds)
         scores, greedy = x @ theta.T @ slope, int((x @ theta.T @ g).argmax())
         gaps = scores.max() - scores
         assert seen[1] == pytest.approx(gaps[choice.action], abs=1e-12)
         assert seen[2] == pytest.approx(min(gaps[choice.action], gaps[greedy]), abs=1e-12)
         if isinstance(base.regression, OnlineGradient):
-            assert doubt.size == 0
+            assert bounds.size == 0
             assert seen[3] == 0.0
             continue
         inverse = state.oracle.inverse[0]
@@ -203,16 +203,16 @@ def self_made_radii(base: Any, state: Any) -> Vector:
 def test_the_outlook_of_per_arm_contexts_is_that_of_their_flat_form() -> None:
     split = Problem.arms(3, dict(PROBLEM.rewards), parameter_norm=1.0, n_arms=4)
     flat = Problem.arms(12, dict(PROBLEM.rewards), parameter_norm=1.0)
-    base, rng = LinUCB(), np.random.default_rng(0)
+    base, rng = LinUCB(exploration="theorem"), np.random.default_rng(0)
     one, other = base.init(split), base.init(flat)
     for _ in range(40):
         x, g, slope = rng.uniform(0.0, 0.5, 3), rng.normal(size=2), rng.normal(size=2)
         rows = np.kron(np.eye(4), x)
-        doubt = base.doubt(split)
+        bounds = base.bound_params(split)
         choices = (base.act(one, PerArm(x), g, rng), base.act(other, rows, g, rng))
         seen = (
-            base.look(one, PerArm(x), g, choices[0], slope, doubt),
-            base.look(other, rows, g, choices[1], slope, doubt),
+            base.certify(one, PerArm(x), g, choices[0], slope, bounds),
+            base.certify(other, rows, g, choices[1], slope, bounds),
         )
         np.testing.assert_allclose(*seen, rtol=1e-9, atol=1e-12)
         r = rng.random(2)
@@ -223,7 +223,7 @@ class Blind:
     """The three methods of the contract and nothing else."""
 
     def __init__(self) -> None:
-        self.inner = LinUCB()
+        self.inner = LinUCB(exploration="theorem")
 
     def init(self, problem: Problem) -> Any:
         return self.inner.init(problem)
@@ -257,7 +257,7 @@ def test_windows_hold_what_a_list_of_all_decisions_says() -> None:
         row = PlainRows.empty(1, 0, 0, 0)
         row.head["number"], row.head["window"] = -1, windows.serial
         if running.engine.settle(row, reward, reward, np.empty(0), seen, (0, 0)):
-            windows.gather(0.25, slopes[t])
+            windows.add(0.25, slopes[t])
             found.append(t)
         windows.advance(extent, np.inf)
         kept.append((seen, reward, slope))
@@ -319,7 +319,10 @@ def test_nothing_is_said_before_a_window_is_complete() -> None:
 
 
 def test_memory_bounds_the_windows() -> None:
-    one = played(agent(FrankWolfe(GiniWelfare(), LinUCB(), memory=150.0)), 64 + 128 + 256 + 256 + 9)
+    one = played(
+        agent(FrankWolfe(GiniWelfare(), LinUCB(exploration="theorem"), memory=150.0)),
+        64 + 128 + 256 + 256 + 9,
+    )
     # 1/(1 - 2^(-1/150)) = 217 decisions are remembered, so that 256 are long enough.
     assert one._running.windows.now.numbers[1] == 256.0
     assert one.live().decisions == 256 + 9
@@ -491,7 +494,7 @@ def test_an_objective_that_raises_leaves_the_feedback_whole() -> None:
         return -2.0 * z
 
     f = Custom(lambda z: -float(z @ z), slope, smooth=True)
-    one, (rng, _) = agent(FrankWolfe(f, LinUCB())), world(0)
+    one, (rng, _) = agent(FrankWolfe(f, LinUCB(exploration="theorem"))), world(0)
     decisions = one.act_many([context(rng) for _ in range(70)])
     calls[0] = 1000
     for i, decision in enumerate(decisions):
@@ -508,7 +511,7 @@ def test_an_objective_that_raises_leaves_the_feedback_whole() -> None:
 @pytest.mark.parametrize(
     ("policy", "problem", "reason"),
     [
-        (FrankWolfe(GiniWelfare(), LinUCB(), memory=100.0), PROBLEM, "memory"),
+        (FrankWolfe(GiniWelfare(), LinUCB(exploration="theorem"), memory=100.0), PROBLEM, "memory"),
         (
             FrankWolfe(GiniWelfare(), SquareCB(gamma0=9.0, oracle=OnlineGradient())),
             PROBLEM,
@@ -529,7 +532,7 @@ def test_no_guarantee_outside_the_assumptions(policy: Any, problem: Problem, rea
 @pytest.mark.filterwarnings("ignore:Custom has no gradient")
 def test_no_guarantee_from_a_gradient_by_differences() -> None:
     f = Custom(lambda z: float(z.min()), lipschitz=1.0)
-    live = played(agent(FrankWolfe(f, LinUCB(), Identity())), 300).live()
+    live = played(agent(FrankWolfe(f, LinUCB(exploration="theorem"), Identity())), 300).live()
     assert live.at_most is None
     assert "differences" in live.reason
 
@@ -547,7 +550,7 @@ def test_no_guarantee_once_a_reward_was_out_of_range() -> None:
 
 def test_no_guarantee_where_the_ranges_say_as_much() -> None:
     # f is at most 0 whatever is earned, and f* is 0: there is nothing to be said in this world.
-    one = Agent(FrankWolfe(DISTANCE, LinUCB()), A1.problem())
+    one = Agent(FrankWolfe(DISTANCE, LinUCB(exploration="theorem")), A1.problem())
     tables, rng = A1.init(np.random.default_rng(0)), np.random.default_rng(1)
     for t in range(3000):
         x = A1.context(tables, t, rng)
@@ -586,7 +589,7 @@ def test_a_level_is_a_probability(delta: float) -> None:
 
 
 def test_smaller_levels_say_less() -> None:
-    one = Agent(FrankWolfe(Minimum(), LinUCB()), A2.problem())
+    one = Agent(FrankWolfe(Minimum(), LinUCB(exploration="theorem")), A2.problem())
     tables, rng = A2.init(np.random.default_rng(0)), np.random.default_rng(1)
     for t in range(2000):
         x = A2.context(tables, t, rng)
@@ -606,7 +609,10 @@ def test_a_policy_without_live_numbers_says_so() -> None:
         """A policy of one's own."""
 
         def __init__(self) -> None:
-            self.objective, self.inner = GiniWelfare(), FrankWolfe(GiniWelfare(), LinUCB())
+            self.objective, self.inner = (
+                GiniWelfare(),
+                FrankWolfe(GiniWelfare(), LinUCB(exploration="theorem")),
+            )
 
         def init(self, problem: Problem) -> Any:
             return self.inner.init(problem)

@@ -41,7 +41,7 @@ OF_ARMS: dict[str, Any] = {
     "linucb, pointwise": (GiniWelfare(), LinUCB(exploration="pointwise"), {}),
     "linucb, extended": (GiniWelfare(), LinUCB(model="extended", exploration=0.2), {}),
     "squarecb": (GiniWelfare(), SquareCB(gamma0=5.0), {"memory": 30.0}),
-    "squarecb, theorem": (Nash(offset=1.5), SquareCB(), {}),
+    "squarecb, theorem": (Nash(offset=1.5), SquareCB(gamma0="theorem"), {}),
     "squarecb, gradient": (Minimum(), SquareCB(gamma0=5.0, oracle=OnlineGradient()), {}),
     "epsilon-greedy": (Linear({"a": 1.0}) + AtMost({"b": 0.4}), EpsilonGreedy(0.2), {}),
     "thompson": (Welfare(0.5, offset=1.5), Thompson(), {"start": (0.5, 0.5)}),
@@ -128,7 +128,7 @@ def test_a_function_decides_what_is_averaged() -> None:
         seen.append((reward.copy(), estimate.copy(), t))
         return 0.5 * (reward + estimate)
 
-    policy = fw.FrankWolfe(Minimum(), LinUCB(), Identity(), iterate=halfway)
+    policy = fw.FrankWolfe(Minimum(), LinUCB(exploration="theorem"), Identity(), iterate=halfway)
     state, rng = policy.init(ARMS), np.random.default_rng(0)
     thetas = []
     for _ in range(40):
@@ -146,7 +146,9 @@ def test_a_function_decides_what_is_averaged() -> None:
 
 @pytest.mark.parametrize("wrong", [None, [1.0], [np.nan, 1.0], "rho"], ids=str)
 def test_what_is_not_a_reward_vector_is_refused(wrong: Any) -> None:
-    agent = fw.Agent(fw.FrankWolfe(Minimum(), LinUCB(), iterate=lambda *_: wrong), ARMS)
+    agent = fw.Agent(
+        fw.FrankWolfe(Minimum(), LinUCB(exploration="theorem"), iterate=lambda *_: wrong), ARMS
+    )
     decision = agent.act(np.eye(3) / 2)
     with pytest.raises(InvalidInput, match="iterate returned"):
         agent.update(decision, [0.5, 0.5])
@@ -159,7 +161,7 @@ def test_what_is_not_a_reward_vector_is_refused(wrong: Any) -> None:
 @pytest.mark.parametrize("iterate", ["observed", observed], ids=["compiled", "plain"])
 def test_start_sets_the_direction_until_the_first_answer(iterate: Any) -> None:
     f, z = Welfare(0.5, offset=1.5), np.array([0.8, -0.5])
-    policy = fw.FrankWolfe(f, LinUCB(), Identity(), start=z, iterate=iterate)
+    policy = fw.FrankWolfe(f, LinUCB(exploration="theorem"), Identity(), start=z, iterate=iterate)
     agent = fw.Agent(policy, ARMS)
     running = agent._running
     bound = f.bind(ARMS)
@@ -177,14 +179,18 @@ def test_start_sets_the_direction_until_the_first_answer(iterate: Any) -> None:
 
 def test_a_start_of_another_length_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"start has the shape \(3,\)"):
-        fw.FrankWolfe(Minimum(), LinUCB(), start=[0.0, 0.0, 0.0]).init(ARMS)
+        fw.FrankWolfe(Minimum(), LinUCB(exploration="theorem"), start=[0.0, 0.0, 0.0]).init(ARMS)
     for wrong in ([[1.0]], [np.nan, 0.0]):
         with pytest.raises(InvalidInput, match="start is"):
-            fw.FrankWolfe(Minimum(), LinUCB(), start=wrong)
+            fw.FrankWolfe(Minimum(), LinUCB(exploration="theorem"), start=wrong)
 
 
 def test_rankings_start_too() -> None:
     start = np.linspace(0.0, 1.0, LISTS.n_objectives)
-    policy = FWLinUCBRank(TwoSided(GiniWelfare(), beta=0.5), smoothing=Moreau(0.1), start=start)
-    plain = FWLinUCBRank(TwoSided(GiniWelfare(), beta=0.5), smoothing=Moreau(0.1))
+    policy = FWLinUCBRank(
+        TwoSided(GiniWelfare(), beta=0.5), smoothing=Moreau(0.1), start=start, exploration="theorem"
+    )
+    plain = FWLinUCBRank(
+        TwoSided(GiniWelfare(), beta=0.5), smoothing=Moreau(0.1), exploration="theorem"
+    )
     assert policy.init(LISTS).direction().tolist() != plain.init(LISTS).direction().tolist()

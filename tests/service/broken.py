@@ -11,7 +11,7 @@ from typing import Any
 
 import apsw
 
-from fairwolfe.service import core, join, serve, sqlite_store
+from fairwolfe.service import core, join, serve, store
 from fairwolfe.service.config import read
 from tests.service import faulty_disk
 
@@ -19,7 +19,7 @@ from tests.service import faulty_disk
 def early() -> None:
     """Acknowledges before the commit: rows are kept back and written by the dozen."""
     kept: list[Any] = []
-    write = sqlite_store.SQLiteStore.append
+    write = store.SQLiteStore.append
 
     def append(self: Any, *row: Any, **more: Any) -> int:
         kept.append((row, more))
@@ -29,12 +29,12 @@ def early() -> None:
             kept.clear()
         return self.last()[0] + len(kept)  # type: ignore[no-any-return]
 
-    sqlite_store.SQLiteStore.append = append  # type: ignore[method-assign]
+    store.SQLiteStore.append = append  # type: ignore[method-assign]
 
 
 def twice_in_memory() -> None:
     """Applies twice, and writes once: the log is right, and the state is not its fold."""
-    honest = join.Merge.tell
+    honest = join.Merge.add
 
     def tell(self: Any, number: int, cells: Any) -> str:
         outcome = honest(self, number, cells)
@@ -44,7 +44,7 @@ def twice_in_memory() -> None:
                 self.ring._columns.values[row, slot, reward] += value
         return outcome
 
-    join.Merge.tell = tell  # type: ignore[method-assign,assignment]
+    join.Merge.add = tell  # type: ignore[method-assign,assignment]
 
 
 def unsnapped() -> None:

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 from fairwolfe.service.config import parse
-from fairwolfe.service.hot import KINDS, Hot, Sizes
+from fairwolfe.service.routes import HOT_ROUTES, HotEndpoint
 from fairwolfe.service.serve import open_service
 from tests.service.servers import config
 
@@ -42,7 +42,7 @@ async def counted(folder: Path) -> Counter[str]:
     settings = parse(config(both=False), str(folder))
     service = open_service(settings)
     core, calls = service.core, Counter[str]()
-    hot = Hot(KINDS[0], core, core.models["router"], Sizes(settings))
+    hot = HotEndpoint(HOT_ROUTES[0], core, core.models["router"])
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code

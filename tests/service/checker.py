@@ -10,8 +10,15 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fairwolfe.service.events import Applied, Closed, Decided, Started, Told, decode
-from fairwolfe.service.sqlite_store import SQLiteStore
+from fairwolfe.service.events import (
+    Applied,
+    Closed,
+    DecisionsMade,
+    FeedbackReceived,
+    Started,
+    decode,
+)
+from fairwolfe.service.store import SQLiteStore
 from tests.service.crowd import Event
 
 REWARDS = ("clicks", "minutes")
@@ -41,12 +48,12 @@ def read_log(folder: Path) -> Log:
                 if isinstance(event, Started) or event.model != 0:
                     continue
                 match event:
-                    case Decided(made=made, requests=asked):
+                    case DecisionsMade(made=made, requests=asked):
                         first = len(actions)
                         actions |= enumerate(made.actions.tolist(), first)
                         for place, id, _ in asked:
                             requests[id].append(first + place)
-                    case Told():
+                    case FeedbackReceived():
                         for (entry, _, reward), value in zip(
                             event.cells.tolist(), event.values.tolist(), strict=True
                         ):

@@ -27,10 +27,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
-from fairwolfe.service.clock import LONGEST
+from fairwolfe.service.core import LONGEST
 from tests.service.crowd import Crowd, Event
 from tests.service.row_bytes import Logged, read_log
-from tests.service.servers import ARMS, RANKING, ROOT, Server, wait_for
+from tests.service.servers import ARMS, GROUPED, ROOT, Server, wait_for
 from tests.service.test_p06_full_disk import fill
 
 WINDOW = 3.0
@@ -38,10 +38,17 @@ SLACK = 0.2  # seconds by which the clocks of clients and of a life of the servi
 NEAR = 1e-9
 NUMBERS = {"router": 0, "front": 1, "quick": 2}  # of the models in the log
 QUICK = ARMS.replace("models.router]", 'models.quick]\napply = "arrival"')
-CONFIG = 'state = "state"\nlisten = "127.0.0.1:0"\n' + (ARMS + RANKING + QUICK).format(
+CONFIG = 'state = "state"\nlisten = "127.0.0.1:0"\n' + (ARMS + GROUPED + QUICK).format(
     window=f"{WINDOW:g} s", missing="zero"
 )
-ITEMS = [{"key": f"item {i}", "features": [0.1 * i, 0.2, -0.1 * i, 0.3]} for i in range(7)]
+ITEMS = [
+    {
+        "key": f"item {i}",
+        "features": [0.1 * i, 0.2, -0.1 * i, 0.3],
+        "attributes": {"maker": f"maker {i % 3}"},
+    }
+    for i in range(7)
+]
 
 
 class Play:

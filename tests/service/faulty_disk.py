@@ -20,7 +20,7 @@ import apsw
 
 from fairwolfe.errors import FairwolfeError
 from fairwolfe.service.events import encode
-from fairwolfe.service.sqlite_store import SQLiteStore
+from fairwolfe.service.store import SQLiteStore
 
 ROWS = 3
 ROW = encode([], 0.0)
@@ -121,14 +121,14 @@ def prepare_restore(folder: Path) -> None:
 
 
 def restore(folder: Path) -> None:
-    from fairwolfe.service.backup import restore
+    from fairwolfe.service.log_file import restore
 
     restore(folder / "copy.sqlite", folder / "state", lambda _: None)
 
 
 def main(way: str, top: Path) -> None:
     if way == "restore":
-        import fairwolfe.service.backup  # noqa: F401  (once, and not in every child)
+        import fairwolfe.service.log_file  # noqa: F401  (once, and not in every child)
     for n in count(1):
         folder = top / str(n)
         folder.mkdir(parents=True)

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fairwolfe.service import wire
-from fairwolfe.service.clock import LONGEST, Clock
 from fairwolfe.service.config import Limits, parse, seconds
-from fairwolfe.service.core import _POLLS, Answer, Ask, Core
-from fairwolfe.service.metrics import Numbers
+from fairwolfe.service.core import _POLLS, LONGEST, Clock, Core, Work
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import begin, recover
-from fairwolfe.service.store import Base, Outcomes, Row, Span, Store
+from fairwolfe.service.store import Outcomes, PruneBase, Row, Span, SQLiteStore
+from fairwolfe.service.telemetry import Metrics
+from fairwolfe.service.wire import DecisionRequest, IssuedDecision
 
 _LOOP = asyncio.new_event_loop()
 atexit.register(_LOOP.close)
@@ -31,13 +31,13 @@ class Hands:
         return self.time
 
 
-class MemoryStore:
+class MemoryStore(SQLiteStore):
     """Rows in a list, under a token that is always the same."""
 
     def __init__(self) -> None:
         self.token = "memory"
         self.deleted = 0
-        self.bases: dict[int, Base] = {}
+        self.bases: dict[int, PruneBase] = {}
         self.log: list[Row] = []
         self.spans: list[tuple[Span, int]] = []
         self.outcomes: list[Outcomes] = []
@@ -103,7 +103,7 @@ class MemoryStore:
 class Inside:
     """A service without HTTP."""
 
-    def __init__(self, text: str, store: Store | None = None, limits: Limits | None = None) -> None:
+    def __init__(self, text: str, store: Any = None, limits: Limits | None = None) -> None:
         self.hands = Hands()
         self.store: Any = store or MemoryStore()
         found = recover(self.store)
@@ -111,25 +111,24 @@ class Inside:
         parsed = parse(text)
         models = begin(self.store, parsed, found.models, self.store.last()[1])
         windows = {n: seconds("window", m.window) for n, m in parsed.models.items()}
-        numbers = Numbers()
-        numbers.replayed = found.records
-        self.core = Core(self.store, models, windows, limits, Clock(self.hands), numbers)
+        metrics = Metrics(replayed=found.records)
+        self.core = Core(self.store, models, windows, limits, Clock(self.hands), metrics)
         self.core.tick()
 
     def model(self, name: str) -> Model:
         return self.core.models[name]
 
-    def decide(self, name: str, **request: Any) -> Answer:
+    def decide(self, name: str, **request: Any) -> IssuedDecision:
         return self.decide_many(name, [request])[0]
 
-    def decide_many(self, name: str, requests: list[dict[str, Any]]) -> list[Answer]:
+    def decide_many(self, name: str, requests: list[dict[str, Any]]) -> list[IssuedDecision]:
         model = self.model(name)
-        asks = [wire.ask_of(wire.Decide(**one), model) for one in requests]
-        return _LOOP.run_until_complete(self.core.decide(name, asks))
+        asks = [wire.decision_request(wire.Decide(**one), model) for one in requests]
+        return _LOOP.run_until_complete(self.core.wait(Work(model, requests=asks)))
 
     def tell(self, name: str, *entries: dict[str, Any]) -> list[str]:
-        told = [wire.entry_of(wire.Feedback(**entry)) for entry in entries]
-        return list(_LOOP.run_until_complete(self.core.tell(name, told)))
+        told = [wire.Feedback(**entry) for entry in entries]
+        return list(_LOOP.run_until_complete(self.core.wait(Work(self.model(name), entries=told))))
 
     def together(self, *coroutines: Any) -> list[Any]:
         """Requests that arrive at once."""
@@ -139,13 +138,14 @@ class Inside:
 
         return _LOOP.run_until_complete(all_of_them())
 
-    def question(self, name: str, **request: Any) -> Ask:
+    def question(self, name: str, **request: Any) -> DecisionRequest:
         """What a request asks."""
-        return wire.ask_of(wire.Decide(**request), self.model(name))
+        return wire.decision_request(wire.Decide(**request), self.model(name))
 
     def ask(self, name: str, **request: Any) -> Any:
         """A request for `together`."""
-        return self.core.decide(name, [self.question(name, **request)])
+        asked = [self.question(name, **request)]
+        return self.core.wait(Work(self.model(name), requests=asked))
 
     def advance(self, seconds_: float) -> None:
         """Time passes with its ticks, then as many that what is due closes."""

@@ -35,6 +35,10 @@ problem = {{ kind = "ranking", n_slots = 3, n_features = [4, 4] }}
 objective = {{ name = "two-sided", items = {{ name = "gini-welfare" }}, beta = 0.5 }}
 policy = {{ name = "fw-linucb-rank", exploration = 0.1 }}
 """
+GROUPED = RANKING.replace(
+    'items = {{ name = "gini-welfare" }}',
+    'items = {{ name = "by-group", objective = {{ name = "gini-welfare" }}, by = "maker" }}',
+)  # by an attribute of the items
 
 
 def config(window: str = "20 s", missing: str = "zero", head: str = "", both: bool = True) -> str:

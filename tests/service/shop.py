@@ -16,12 +16,9 @@ ITEMS, SLOTS, FACTORS = 50, 5, 4
 KEYS = [f"item {i + 1}" for i in range(ITEMS)]
 PRODUCERS = [f"producer {'ABCD'[i % 4]}" for i in range(ITEMS)]
 SHOP, ROUTER = "/v1/models/shop", "/v1/models/router"
-FAIR = "TwoSided(items=GiniWelfare(), beta=0.5, users=None, n_users=1)"
-_GROUPS = f"ByGroup(objective=GiniWelfare(), labels={tuple(PRODUCERS)!r})"
-CONSTRAINED = (
-    f"Sum(terms=(TwoSided(items={_GROUPS}, beta=0.5, users=None, n_users=1), "
-    "On(objective=AtLeast(level=0.6), coordinates=('clicks',))))"
-)
+FAIR = "TwoSided(GiniWelfare(), beta=0.5)"
+_GROUPS = f"ByGroup(GiniWelfare(), labels={tuple(PRODUCERS)!r})"
+CONSTRAINED = f"TwoSided({_GROUPS}, beta=0.5) + AtLeast(0.6).on('clicks')"
 CONFIG = f"""
 state = "state"
 listen = "127.0.0.1:{{port}}"

@@ -16,10 +16,16 @@ from fairwolfe.cli import commands
 from fairwolfe.core.contexts import Bilinear, PerArm
 from fairwolfe.core.rows import Rows
 from fairwolfe.errors import IncompatibleState
-from fairwolfe.service.audit import asked_as_bytes, asked_from
 from fairwolfe.service.config import parse
-from fairwolfe.service.events import Decided, Event, decode, encode
-from fairwolfe.service.sqlite_store import SQLiteStore
+from fairwolfe.service.events import (
+    DecisionsMade,
+    Event,
+    decode,
+    encode,
+    pack_inputs,
+    unpack_inputs,
+)
+from fairwolfe.service.store import SQLiteStore
 from tests.golden.service_log import CONFIG
 from tests.golden.service_log import play as play_all
 from tests.service.inside import Inside, MemoryStore
@@ -53,11 +59,11 @@ def tamper(folder: Path, change: Any) -> int:
     """Change the first batch of decisions among arms; the row."""
     for seq, payload in ask(folder, "SELECT seq, payload FROM log WHERE seq > 20"):
         for event in decode(payload):
-            if isinstance(event, Decided) and event.model == 0:
+            if isinstance(event, DecisionsMade) and event.model == 0:
 
                 def edit(events: list[Event]) -> list[Event]:
                     for one in events:
-                        if isinstance(one, Decided) and one.model == 0:
+                        if isinstance(one, DecisionsMade) and one.model == 0:
                             change(one.made)
                     return events
 
@@ -99,21 +105,21 @@ def test_a_decision_that_was_changed_is_found(
     assert sentence in CliRunner().invoke(commands, words).output
 
 
-def other(event: Decided) -> Decided:
+def other(event: DecisionsMade) -> DecisionsMade:
     """The same under other questions."""
-    contexts, options, tolerance = asked_from(event.asked)
-    asked = asked_as_bytes([-3.0 * one for one in contexts], options, tolerance)
-    return event._replace(asked=asked)
+    contexts, options, tolerance = unpack_inputs(event.inputs)
+    asked = pack_inputs([-3.0 * one for one in contexts], options, tolerance)
+    return event._replace(inputs=asked)
 
 
 def test_a_question_that_was_changed_is_found(original: Path, tmp_path: Path) -> None:
     folder = copied(original, tmp_path / "copy")
 
     def edit(events: list[Event]) -> list[Event]:
-        return [other(event) if isinstance(event, Decided) else event for event in events]
+        return [other(event) if isinstance(event, DecisionsMade) else event for event in events]
 
     for seq, payload in ask(folder, "SELECT seq, payload FROM log WHERE seq > 20"):
-        if any(isinstance(event, Decided) and event.model == 0 for event in decode(payload)):
+        if any(isinstance(event, DecisionsMade) and event.model == 0 for event in decode(payload)):
             rewrite(folder, seq, edit)
     assert replayed(folder, code=1)["wrong"]
 
@@ -124,12 +130,12 @@ def test_without_it_nothing_is_kept() -> None:
     play(service, 4)
     assert not service.model("router").audit
     events = [event for row in store.log for event in decode(row.payload)]
-    made = [event for event in events if isinstance(event, Decided)]
+    made = [event for event in events if isinstance(event, DecisionsMade)]
     assert made
-    assert all(event.asked == b"" for event in made)
-    (again,) = decode(encode([made[0]._replace(asked=b"x")], 0.0))
-    assert isinstance(again, Decided)
-    assert again.asked == b"x"
+    assert all(event.inputs == b"" for event in made)
+    (again,) = decode(encode([made[0]._replace(inputs=b"x")], 0.0))
+    assert isinstance(again, DecisionsMade)
+    assert again.inputs == b"x"
     for column, read in zip(made[0].made, again.made, strict=True):
         np.testing.assert_array_equal(column, read)
 
@@ -150,16 +156,16 @@ def test_what_was_asked_is_read_as_it_was_written() -> None:
     contexts = [np.eye(2), PerArm(np.ones(3)), Bilinear(np.ones(2), np.zeros((4, 3))), np.ones(3)]
     options: list[dict[str, Any]] = [{}, {"candidates": [1, 2]}, {"pinned": {0: "a", 2: "b"}}]
     options.append({"blocked": ["a"], "candidates": ["b", "c"]})
-    back, given, tolerance = asked_from(asked_as_bytes(contexts, options, 0.01))
+    back, given, tolerance = unpack_inputs(pack_inputs(contexts, options, 0.01))
     assert given == options
     assert tolerance == 0.01
     assert isinstance(back[1], PerArm)
     assert isinstance(back[2], Bilinear)
     np.testing.assert_array_equal(back[2].items, np.zeros((4, 3)))
     np.testing.assert_array_equal(back[3], contexts[3])
-    for bad in (b"", b"x" * 40, asked_as_bytes([], [], 0.0)[:-1]):
+    for bad in (b"", b"x" * 40, pack_inputs([], [], 0.0)[:-1]):
         with pytest.raises(IncompatibleState):
-            asked_from(bad)
+            unpack_inputs(bad)
 
 
 def test_decisions_that_share_a_direction_are_made_again_as_they_were(tmp_path: Path) -> None:
@@ -172,13 +178,13 @@ def test_decisions_that_share_a_direction_are_made_again_as_they_were(tmp_path: 
 
     def alone(events: list[Event]) -> list[Event]:
         return [
-            event._replace(asked=asked_as_bytes(*asked_from(event.asked)._replace(tolerance=0.0)))
-            if isinstance(event, Decided)
+            event._replace(inputs=pack_inputs(*unpack_inputs(event.inputs)._replace(tolerance=0.0)))
+            if isinstance(event, DecisionsMade)
             else event
             for event in events
         ]
 
     for seq, payload in ask(tmp_path, "SELECT seq, payload FROM log"):
-        if any(isinstance(event, Decided) for event in decode(payload)):
+        if any(isinstance(event, DecisionsMade) for event in decode(payload)):
             rewrite(tmp_path, seq, alone)
     assert replayed(tmp_path, code=1)["wrong"]

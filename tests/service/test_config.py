@@ -9,7 +9,7 @@ import pytest
 
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput
 from fairwolfe.service.config import parse, read, seconds, setup
-from fairwolfe.service.sqlite_store import SQLiteStore
+from fairwolfe.service.store import SQLiteStore
 from tests.service.inside import Inside, MemoryStore
 from tests.service.servers import config
 

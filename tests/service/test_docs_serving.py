@@ -42,6 +42,12 @@ def blocks(page: str) -> list[Block]:
     return found
 
 
+def models_of(page: str) -> str:
+    """The configuration of a page: all its tables of models, and what is above the first."""
+    tables = [block.text for block in blocks(page) if block.language == "toml"]
+    return "\n".join(text for text in tables if "[models." in text)
+
+
 class Curl(NamedTuple):
     """A command line, taken apart; `-o` and its file are left out."""
 
@@ -167,7 +173,7 @@ def closed(server: Server) -> None:
 
 
 def test_what_the_page_shows_is_what_a_server_answers(tmp_path: Path) -> None:
-    text = next(block.text for block in blocks("serving.md") if block.language == "toml")
+    text = models_of("serving.md")
     assert 'listen = "127.0.0.1:8710"' in text
     with Server(tmp_path, text.replace("127.0.0.1:8710", "127.0.0.1:0")) as server:
         assert in_page_order(server) >= 15
@@ -184,7 +190,7 @@ def test_what_the_page_shows_is_what_a_server_answers(tmp_path: Path) -> None:
 )
 def test_the_code_of_a_page_prints_what_it_says_on_a_server(page: str, tmp_path: Path) -> None:
     found = blocks(page)
-    text = next(b.text for b in [*found, *blocks("serving.md")] if b.language == "toml")
+    text = next((b.text for b in found if b.language == "toml"), models_of("serving.md"))
     space: dict[str, Any] = {}
     checked = 0
     with Server(tmp_path, text.replace("127.0.0.1:8710", "127.0.0.1:0")) as server:

@@ -13,7 +13,7 @@ import h11
 import pytest
 
 from fairwolfe.service.http import Connection, Request, Response, Server
-from fairwolfe.service.metrics import Numbers
+from fairwolfe.service.telemetry import Metrics
 
 Message = tuple[str, str, str]  # method, target, body
 BODY_LIMIT = 4096
@@ -60,11 +60,11 @@ class Echo:
     def __init__(self, room: int) -> None:
         limits = SimpleNamespace(connections=10, seconds=10.0)
         self.config = SimpleNamespace(limits=limits)
-        self.core = SimpleNamespace(numbers=Numbers(), arriving=0)
+        self.core = SimpleNamespace(metrics=Metrics(), arriving=0)
         self.core.room = lambda more: self.core.arriving + more <= room
 
     def open(self, request: Request, stated: int) -> None:
-        request.route = SimpleNamespace(spec=SimpleNamespace(refusal=None))  # type: ignore[assignment]
+        request.route = SimpleNamespace(refusal=None)  # type: ignore[assignment]
         request.most = BODY_LIMIT
 
     async def answer(self, request: Request) -> Response:

@@ -14,16 +14,16 @@ import pytest
 from click.testing import CliRunner, Result
 
 import fairwolfe as fw
+from fairwolfe.agent import log_format
 from fairwolfe.agent.file import arrays_of
 from fairwolfe.bandits import EpsilonGreedy
 from fairwolfe.cli import commands
-from fairwolfe.data import decisions
 from fairwolfe.objectives import Minimum
 from fairwolfe.service.keys import new_key
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import recover
-from fairwolfe.service.refusal import Refused
-from fairwolfe.service.sqlite_store import SQLiteStore
+from fairwolfe.service.store import SQLiteStore
+from fairwolfe.service.wire import Refused
 from tests.service.inside import Inside
 from tests.service.logs import (
     AUDITED,
@@ -330,9 +330,9 @@ def test_a_server_that_runs(tmp_path: Path) -> None:
 # --- export ------------------------------------------------------------------------------------
 
 
-def table(path: Path) -> tuple[decisions.Header, list[dict[str, Any]]]:
-    header, parts = decisions.read(path)
-    return header, [row for part in parts for row in decisions.rows_of(part)]
+def table(path: Path) -> tuple[log_format.Header, list[dict[str, Any]]]:
+    header, parts = log_format.read(path)
+    return header, [row for part in parts for row in log_format.rows_of(part)]
 
 
 @pytest.mark.needs("pyarrow")
@@ -366,7 +366,7 @@ def test_an_export_is_what_the_model_learnt_from(
     header, rows = table(path)
     assert header.keys is not None
     assert header.keys[:9] == tuple(ITEMS)
-    assert header.objective == "TwoSided(items=GiniWelfare(), beta=1.5, users=None, n_users=1)"
+    assert header.objective == "TwoSided(GiniWelfare(), beta=1.5)"
     known = models["front"]
     assert len(rows) == known["t"]
     clicks = float(np.mean([sum(row["reward.clicks"]) for row in rows]))

@@ -17,10 +17,8 @@ from click.testing import CliRunner
 from fairwolfe.cli import commands
 from fairwolfe.service.config import Limits, parse
 from fairwolfe.service.keys import new_key
-from fairwolfe.service.logs import Lines
-from fairwolfe.service.metrics import text
-from fairwolfe.service.refusal import Refused
-from fairwolfe.service.sqlite_store import SQLiteStore
+from fairwolfe.service.store import SQLiteStore
+from fairwolfe.service.telemetry import JsonFormatter, metrics_text
 from tests.service.inside import Inside
 from tests.service.logs import AUDITED, written
 from tests.service.servers import ROOT, Server, config, wait_for
@@ -103,7 +101,7 @@ def test_lines_say_what_happened_and_who_did_it_and_nothing_else(tmp_path: Path)
 def record(name: str, text: str, error: BaseException | None = None) -> dict[str, Any]:
     info = None if error is None else (type(error), error, error.__traceback__)
     made = logging.LogRecord(name, logging.ERROR, __file__, 7, text, (), info, "f")
-    return dict(json.loads(Lines().format(made)))
+    return dict(json.loads(JsonFormatter().format(made)))
 
 
 def test_an_exception_is_its_type_and_its_place() -> None:
@@ -177,13 +175,13 @@ def shown() -> str:
     """What /metrics says of a service that has done everything once."""
     service = Inside(config("5 s"))
     play(service, 6)
-    numbers = service.core.numbers
+    numbers = service.core.metrics
     numbers.begin("/")
     numbers.end("/", 200, 0.01)
     numbers.begin("/")
     numbers.end("/", 0, 0.01)
-    numbers.refuse(Refused(429, "busy", "", retry_after=1.0))
-    return text(service.core).decode()
+    numbers.refuse(429, "busy")
+    return metrics_text(service.core).decode()
 
 
 def test_the_page_explains_every_metric_and_no_other(shown: str) -> None:
@@ -222,7 +220,7 @@ def test_the_dashboard_asks_for_metrics_that_exist(shown: str) -> None:
 
 def test_the_events_of_the_page_are_those_that_are_said() -> None:
     sources = "".join(p.read_text() for p in (ROOT / "src/fairwolfe/service").rglob("*.py"))
-    said = set(re.findall(r'(?:logs\.)?say\(\s*"(\w+)"', sources)) | {"failed", "said"}
+    said = set(re.findall(r'log_event\(\s*"(\w+)"', sources)) | {"failed", "said"}
     section = PAGE[PAGE.index("## What it writes") : PAGE.index("## What it counts")]
     rows = re.findall(r"(?m)^\| (`\w+`(?:, `\w+`)*) \|", section)
     told = {name for row in rows for name in re.findall(r"`(\w+)`", row)} - {"event"}

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairwolfe.bandits.choosing import LinearBandit
+from fairwolfe.bandits.base import LinearBandit
 from fairwolfe.core.rows import PlainRows
 from fairwolfe.ranking.ranker import Ranker
-from fairwolfe.service.join import Group
+from fairwolfe.service.join import DecisionGroup
 from fairwolfe.service.recovery import recover, replay
-from fairwolfe.service.sqlite_store import SQLiteStore
+from fairwolfe.service.store import SQLiteStore
 from tests.service.inside import Inside, MemoryStore
 from tests.service.servers import Server, config
 
@@ -101,7 +101,7 @@ def test_what_decides_in_python_is_the_same_fold(
     assert fold.models[0].counts["expired"] > 0
 
 
-def _groups(service: Inside, which: str) -> list[Group]:
+def _groups(service: Inside, which: str) -> list[DecisionGroup]:
     service.decide("router", arms=[[0.1] * 5])
     service.decide("front", user=[0.1] * 4)
     names = ("router", "front") if which == "base" else ("router",)

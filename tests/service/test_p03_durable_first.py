@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fairwolfe.service.refusal import Refused
 from fairwolfe.service.store import StoreFailed
+from fairwolfe.service.wire import Refused
 from tests.service.checker import read_log
 from tests.service.inside import Inside, MemoryStore
 from tests.service.servers import Server, config

@@ -12,7 +12,7 @@ import pytest
 
 from fairwolfe.errors import FairwolfeError
 from fairwolfe.service.recovery import recover
-from fairwolfe.service.sqlite_store import SQLiteStore
+from fairwolfe.service.store import SQLiteStore
 from tests.service.inside import Inside
 from tests.service.servers import config
 from tests.service.test_p02_fold_of_the_log import play

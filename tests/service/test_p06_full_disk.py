@@ -11,8 +11,8 @@ from typing import Any
 import apsw
 import pytest
 
-from fairwolfe.service.refusal import Refused
-from fairwolfe.service.sqlite_store import SQLiteStore
+from fairwolfe.service.store import SQLiteStore
+from fairwolfe.service.wire import Refused
 from tests.service.inside import Inside
 from tests.service.servers import Server, config, wait_for
 

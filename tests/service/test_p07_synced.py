@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from fairwolfe.errors import IncompatibleState
-from fairwolfe.service.sqlite_store import SQLiteStore
+from fairwolfe.service.store import SQLiteStore
 
 OTHER = {"synchronous": 1, "journal_mode": "delete", "locking_mode": "normal"}
 TRUTH = {"synchronous": 2, "journal_mode": "wal", "locking_mode": "exclusive"}

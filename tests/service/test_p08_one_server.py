@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairwolfe.errors import InvalidInput
-from fairwolfe.service.sqlite_store import SQLiteStore
+from fairwolfe.service.store import SQLiteStore
 from tests.service.servers import ROOT, Server, config
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fairwolfe.service.recovery import recover, replay
-from fairwolfe.service.refusal import Refused
+from fairwolfe.service.wire import Refused
 from tests.service.crowd import Crowd
 from tests.service.inside import Inside
 from tests.service.servers import Server, config
@@ -31,7 +31,7 @@ def test_early_in_time_late_missing_and_unknown(missing: str) -> None:
     numbers = [a.number for a in service.decide_many("router", [{"arms": ARMS}] * 4)]
     ids = [model.id(number) for number in numbers]
 
-    def tell(id: str, **rewards: float | None) -> str:
+    def tell(id: str, **rewards: Any | None) -> str:
         outcome = service.tell("router", {"id": id, "rewards": rewards})[0]
         conserved(model)
         return outcome
@@ -62,14 +62,16 @@ def test_early_in_time_late_missing_and_unknown(missing: str) -> None:
 
 
 def test_feedback_of_one_group_knows_of_each_other() -> None:
-    from fairwolfe.service.entries import Entry
+    from fairwolfe.service.core import Work
+    from fairwolfe.service.wire import Feedback
 
     service = Inside(config("10 s", both=False))
     service.decide("router", arms=ARMS)
     id = service.model("router").id(0)
 
-    def entry(**rewards: float) -> Any:
-        return service.core.tell("router", [Entry(id, None, None, rewards, False)])
+    def entry(**rewards: Any) -> Any:
+        entries = [Feedback(id, None, None, rewards, False)]
+        return service.core.wait(Work(service.model("router"), entries=entries))
 
     told = service.together(
         entry(clicks=1.0), entry(clicks=1.0), entry(clicks=0.0), entry(minutes=2.0)

@@ -309,7 +309,8 @@ def test_ten_megabytes_are_refused_before_they_are_read(server: Server) -> None:
 
 
 def test_a_bad_question_does_not_spoil_those_beside_it() -> None:
-    from fairwolfe.service.refusal import Refused
+    from fairwolfe.service.core import Work
+    from fairwolfe.service.wire import Refused
     from tests.service.inside import Inside
 
     service = Inside(config(both=False))
@@ -318,11 +319,13 @@ def test_a_bad_question_does_not_spoil_those_beside_it() -> None:
             service.question("router", **bad)
         assert caught.value.status == 422
     # Items may be retired after a question was read, so what is in a group is checked again.
-    ask = service.question("router", arms=[GOOD])
+    ask, model = service.question("router", arms=[GOOD]), service.model("router")
     answers = service.together(
         service.ask("router", arms=[GOOD, GOOD]),
-        service.core.decide("router", [ask._replace(context=np.zeros((1, 6)))]),
-        service.core.decide("router", [ask._replace(options={"candidates": [3]})]),
+        service.core.wait(Work(model, [ask._replace(context=np.zeros((1, 6)))])),
+        service.core.wait(
+            Work(service.model("router"), [ask._replace(options={"candidates": [3]})])
+        ),
         service.ask("router", arms=[GOOD], request_id="a"),
         service.ask("router", arms=[GOOD], request_id="a"),
         service.ask("router", arms=[GOOD, GOOD], request_id="a"),

@@ -33,6 +33,17 @@ CHECKS = [
 EXAMPLES = 20  # for each operation, as it should be and as it should not
 RUNS, STEPS = 15, 6
 HEAD = 'state = "state"\nlisten = "127.0.0.1:0"\n[limits]\nbody = "64 KiB"\ncandidates = 50\n'
+ENCODED = """
+[models.shop]
+window = "5 s"
+missing = "zero"
+arms = ["a", "b"]
+problem = { kind = "arms", n_features = 8, rewards = { clicks = [0, 1] } }
+objective = { name = "minimum" }
+policy = { name = "frank-wolfe", base = { name = "squarecb", gamma0 = 100.0 } }
+[models.shop.features]
+ranges = { price = [0, 100] }
+"""
 BOUNDED = settings(
     deadline=None,
     derandomize=True,
@@ -43,7 +54,8 @@ BOUNDED = settings(
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with Server(tmp_path_factory.mktemp("schemathesis"), config("5 s", head=HEAD)) as one:
+    text = config("5 s", head=HEAD) + ENCODED
+    with Server(tmp_path_factory.mktemp("schemathesis"), text) as one:
         features = np.random.default_rng(0).uniform(-0.4, 0.4, (6, 4)).tolist()
         items = [{"key": k, "features": f} for k, f in zip("abcdef", features, strict=True)]
         one.post("/v1/models/front/items", {"items": items})

@@ -12,9 +12,10 @@ import pytest
 from fairwolfe.errors import InvalidInput
 from fairwolfe.service import keys as keys_module
 from fairwolfe.service.config import SCOPES, Key, parse
-from fairwolfe.service.keys import Keys, new_key
-from fairwolfe.service.refusal import Refused
-from fairwolfe.service.routes import ANYONE, OPEN, ROUTES, Spec
+from fairwolfe.service.http import ANYONE, OPEN, Route
+from fairwolfe.service.keys import KeyRing, new_key
+from fairwolfe.service.routes import ROUTES
+from fairwolfe.service.wire import Refused
 from tests.service.servers import Server, config
 
 MADE = {scope: new_key() for scope in SCOPES}
@@ -36,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("spec", ROUTES, ids=lambda spec: f"{spec.method} {spec.path}")
-def test_every_route_with_every_scope(server: Server, spec: Spec) -> None:
+def test_every_route_with_every_scope(server: Server, spec: Route) -> None:
     method, path, wanted = spec.method, spec.path, spec.scope
     target = path.replace("{model}", "front").replace("{id}", "x").replace("{key:path}", "x")
     target += "?frames=1" if path.endswith("/stream") else ""
@@ -87,7 +88,7 @@ def test_on_a_public_address_everything_needs_a_key(tmp_path: Path) -> None:
 
 def test_two_keys_of_one_name_are_both_good() -> None:
     (old, old_hash), (new, new_hash) = new_key(), new_key()
-    keys = Keys([Key("web", old_hash, ("read",)), Key("web", new_hash, ("read",))])
+    keys = KeyRing([Key("web", old_hash, ("read",)), Key("web", new_hash, ("read",))])
     for shown in (f"Bearer {old}", f"bearer {new}"):
         assert keys.check(shown, "read").name == "web"  # type: ignore[union-attr]
     with pytest.raises(Refused, match="unknown"):
@@ -96,7 +97,7 @@ def test_two_keys_of_one_name_are_both_good() -> None:
 
 def test_every_key_is_compared_whichever_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     made = [new_key() for _ in range(4)]
-    keys = Keys([Key(str(i), digest, ("read",)) for i, (_, digest) in enumerate(made)])
+    keys = KeyRing([Key(str(i), digest, ("read",)) for i, (_, digest) in enumerate(made)])
     compared: list[int] = []
 
     def counted(one: str, other: str) -> bool:
@@ -124,7 +125,7 @@ def test_a_key_is_never_kept(server: Server) -> None:
 def test_a_rate_is_kept_and_says_when_to_come_again() -> None:
     now = [0.0]
     key, digest = new_key()
-    keys = Keys([Key("web", digest, ("read",), rate=2.0)], lambda: now[0])
+    keys = KeyRing([Key("web", digest, ("read",), rate=2.0)], lambda: now[0])
     for _ in range(2):
         keys.check(f"Bearer {key}", "read")
     with pytest.raises(Refused) as caught:

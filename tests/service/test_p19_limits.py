@@ -13,7 +13,7 @@ from fairwolfe.errors import InvalidInput
 from fairwolfe.service.config import Key, parse
 from fairwolfe.service.core import Work
 from fairwolfe.service.keys import new_key
-from fairwolfe.service.refusal import Refused
+from fairwolfe.service.wire import Refused
 from tests.service.inside import Inside
 from tests.service.servers import Server, config
 
@@ -98,7 +98,7 @@ def test_a_window_that_ends_makes_room() -> None:
 
     def decide() -> Any:
         ask = service.question("router", arms=[ROW])
-        return service.together(service.core.wait(Work(model, asks=[ask], key=key)))[0]
+        return service.together(service.core.wait(Work(model, requests=[ask], key=key)))[0]
 
     assert not isinstance(decide(), Exception)
     service.advance(5.0)

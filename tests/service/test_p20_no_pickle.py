@@ -17,7 +17,7 @@ from fairwolfe.errors import FairwolfeError
 from fairwolfe.service import events
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import recover
-from fairwolfe.service.sqlite_store import SQLiteStore
+from fairwolfe.service.store import SQLiteStore
 from tests.service.inside import Inside
 from tests.service.servers import ROOT, Server, config
 from tests.service.test_p02_fold_of_the_log import play

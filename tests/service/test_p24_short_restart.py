@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fairwolfe.service.sqlite_store import SQLiteStore
+from fairwolfe.service.store import SQLiteStore
 from tests.service.inside import Inside, MemoryStore
 from tests.service.servers import Server, config
 

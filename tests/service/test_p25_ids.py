@@ -13,7 +13,7 @@ import pytest
 
 from fairwolfe.errors import IncompatibleState
 from fairwolfe.service.recovery import recover, replay
-from fairwolfe.service.sqlite_store import SQLiteStore
+from fairwolfe.service.store import SQLiteStore
 from tests.service.inside import Inside
 from tests.service.servers import ROOT, Server, config
 from tests.service.test_log_command import run, told

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fairwolfe.service.clock import LONGEST
+from fairwolfe.service.core import LONGEST, Work
 from tests.service.inside import Inside
 from tests.service.servers import Server, config, wait_for
 from tests.service.test_p06_full_disk import fill, small_disk
@@ -97,10 +97,10 @@ def test_what_has_arrived_comes_before_a_close() -> None:
     async def late_group() -> list[str]:
         import asyncio
 
-        from fairwolfe.service.entries import Entry
+        from fairwolfe.service.wire import Feedback
 
-        entry = Entry(model.id(0), None, None, {"clicks": 1.0}, False)
-        told = asyncio.ensure_future(service.core.tell("router", [entry]))
+        entry = Feedback(model.id(0), None, None, {"clicks": 1.0}, False)
+        told = asyncio.ensure_future(service.core.wait(Work(model, entries=[entry])))
         await asyncio.sleep(0)  # it is submitted, and its group is next
         service.advance(5.0)
         assert model.ring.closed == 1

@@ -155,7 +155,7 @@ ATTACKS: dict[str, Callable[[bool], tuple[bytes, bytes]]] = {
 @pytest.mark.parametrize("name", ATTACKS)
 def test_memory_is_bounded_under(watched: Watched, name: str, key: bool) -> None:
     first, again = ATTACKS[name](key)
-    sent = flood(watched.server, first, again, connections=40, seconds=1.5)
+    sent = flood(watched.server, first, again, connections=40, seconds=0.75)
     assert sent > 100_000
     assert watched.growth < MOST
     assert watched.serves()
@@ -195,8 +195,8 @@ def test_memory_is_bounded_with_bodies_of_small_chunks(tmp_path: Path) -> None:
 
 
 def test_memory_is_bounded_with_refusals_of_long_names(watched: Watched) -> None:
-    """256 refusals that quoted 1 MB each were kept: 1.5 GB."""
-    for i in range(256):
+    """Refusals that quoted 1 MB each were kept, 6 MB for each: 96 would be 0.5 GB."""
+    for i in range(96):
         body = b'{"%06d%s": 1}' % (i, b"x" * 1_000_000)
         (answer, _) = exchange(watched.server, request(f"{MODEL}/feedback", body, AUTH))
         assert status_of(answer) == 422
@@ -249,7 +249,7 @@ def fuzz(server: Server, seconds: float, seed: int) -> int:
 
 
 @pytest.mark.parametrize(
-    "seconds", [60.0, pytest.param(600.0, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
+    "seconds", [20.0, pytest.param(600.0, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
 )
 def test_memory_is_bounded_under_random_requests(watched: Watched, seconds: float) -> None:
     count = fuzz(watched.server, seconds, seed=7)

@@ -14,7 +14,7 @@ import pytest
 from fairwolfe.agent import Agent
 from fairwolfe.service.events import ItemsAdded
 from fairwolfe.service.model import Model
-from fairwolfe.service.sqlite_store import SQLiteStore
+from fairwolfe.service.store import SQLiteStore
 from tests.service.inside import Inside
 from tests.service.servers import ARMS, RANKING
 
@@ -124,8 +124,8 @@ def test_the_document_of_the_routes_is_made_once(
 
     monkeypatch.setattr(openapi, "document", noted)
     service = serve.open_service(parse(many(1), str(tmp_path)))
-    (asked,) = (one for one in service.routes if one.spec.path == "/openapi.json")
-    handler: Any = asked.spec.handler
+    (asked,) = (one for one in service.routes if one.route.path == "/openapi.json")
+    handler: Any = asked.route.handler
     answers = [asyncio.run(handler(service, None)) for _ in range(3)]
     service.core.store.close()
     assert len(made) == 1
@@ -144,8 +144,7 @@ def front() -> Inside:
 
 def one_more(service: Inside) -> None:
     event = ItemsAdded(0, ("new",), np.full((1, 4), 0.1), "", "")
-    (answer,) = service.together(service.core.change("front", lambda: event))
-    assert answer is None
+    service.together(service.core.change("front", lambda: event))
     assert len(service.model("front").items()) == 7
 
 

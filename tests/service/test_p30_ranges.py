@@ -10,7 +10,7 @@ import pytest
 
 from fairwolfe.errors import InvalidInput
 from fairwolfe.service.config import parse
-from fairwolfe.service.refusal import Refused
+from fairwolfe.service.wire import Refused
 from tests.service.inside import Inside, MemoryStore
 from tests.service.servers import Server, config, wait_for
 

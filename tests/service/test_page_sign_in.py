@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 import pytest
 
 from fairwolfe.service.config import SCOPES
-from fairwolfe.service.keys import new_key
+from fairwolfe.service.http import ANYONE, OPEN, Route
+from fairwolfe.service.keys import SECONDS, Sessions, new_key
 from fairwolfe.service.page import POLICY
-from fairwolfe.service.refusal import Refused
-from fairwolfe.service.routes import ANYONE, OPEN, ROUTES, Spec
-from fairwolfe.service.sessions import SECONDS, Sessions
+from fairwolfe.service.routes import ROUTES
+from fairwolfe.service.wire import Refused
 from tests.service.servers import Reply, Server, config
 
 MADE = {scope: new_key() for scope in SCOPES}
@@ -86,7 +86,7 @@ def test_who_is_not_signed_in_sees_the_sign_in(server: Server) -> None:
 
 
 @pytest.mark.parametrize("spec", ROUTES, ids=lambda spec: f"{spec.method} {spec.path}")
-def test_a_cookie_may_only_read(server: Server, spec: Spec) -> None:
+def test_a_cookie_may_only_read(server: Server, spec: Route) -> None:
     mine = cookie(sign_in(server, MADE["read"][0]))
     target = spec.path.replace("{model}", "front").replace("{id}", "x").replace("{key:path}", "x")
     target += "?frames=1" if spec.path.endswith("/stream") else ""

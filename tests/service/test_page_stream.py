@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from fairwolfe.service import watch
-from fairwolfe.service.refusal import Refused
-from fairwolfe.service.watch import Audience
+from fairwolfe.service.watch import Broadcast
+from fairwolfe.service.wire import Refused
 from tests.service import shop
 from tests.service.inside import Inside
 from tests.service.servers import Server, config, wait_for
@@ -115,10 +115,10 @@ def test_streams_do_not_hold_up_the_end(tmp_path: Path) -> None:
 # --- inside: who is slow misses frames, and nothing grows --------------------------------------
 
 
-def audience(most: int = 2) -> tuple[Audience, Any]:
+def audience(most: int = 2) -> tuple[Broadcast, Any]:
     service = Inside(config("5 s", both=False))
     counted = iter(range(1_000_000))
-    one = Audience(service.core, most, lambda core, model, live: {"number": next(counted)})
+    one = Broadcast(service.core, most, lambda core, model, live: {"number": next(counted)})
     return one, service.model("router")
 
 
@@ -143,9 +143,9 @@ def test_a_slow_reader_misses_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     assert held == 1
 
 
-def sys_size(told: Audience) -> int:
+def sys_size(told: Broadcast) -> int:
     """How many frames are held for a model."""
-    (room,) = told._rooms.values()
+    (room,) = told._channels.values()
     return sum(isinstance(value, bytes) for value in vars(room).values())
 
 
@@ -157,12 +157,12 @@ def test_nobody_speaks_where_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> 
         for _ in range(3):  # come and go, faster than frames do
             stream = told.listen(model, most=1)
             assert len([data async for data in stream]) == 2
-            assert len(told._speakers) == 1
+            assert len(told._tasks) == 1
         await asyncio.sleep(0.1)
-        (room,) = told._rooms.values()
+        (room,) = told._channels.values()
         before = room.number
         await asyncio.sleep(0.1)
-        return room.number - before, len(told._speakers)
+        return room.number - before, len(told._tasks)
 
     assert asyncio.run(run()) == (0, 0)
 

@@ -21,7 +21,7 @@ from tests.service.servers import Server, config
 
 RANKING = config("5 s")
 ROWS = np.random.default_rng(0).uniform(-0.4, 0.4, (6, 4))
-MINIMUM = "TwoSided(items=Minimum(), beta=2.0, users=None, n_users=1)"
+MINIMUM = "TwoSided(Minimum(), beta=2.0)"
 
 
 def stocked(store: Any = None) -> Inside:

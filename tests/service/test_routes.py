@@ -13,13 +13,13 @@ import pytest
 
 from fairwolfe.core.packing import unpack
 from fairwolfe.service import page, watch
-from fairwolfe.service.backup import restore
-from fairwolfe.service.clock import LONGEST
 from fairwolfe.service.config import Limits
+from fairwolfe.service.core import LONGEST
+from fairwolfe.service.log_file import restore
 from fairwolfe.service.model import constraints_of
 from fairwolfe.service.recovery import recover
-from fairwolfe.service.refusal import Refused
-from fairwolfe.service.sqlite_store import SQLiteStore
+from fairwolfe.service.store import SQLiteStore
+from fairwolfe.service.wire import Refused
 from tests.service.inside import Inside
 from tests.service.servers import Server, config, wait_for
 
@@ -30,7 +30,10 @@ ROWS = np.random.default_rng(0).uniform(-0.4, 0.4, (5, 4)).tolist()
 
 def test_items_objective_exposure_and_backup(tmp_path: Path) -> None:
     with Server(tmp_path, config("0.3 s")) as server:
-        items = [{"key": key, "features": row} for key, row in zip("abcde", ROWS, strict=True)]
+        items = [
+            {"key": key, "features": row, "attributes": {}}
+            for key, row in zip("abcde", ROWS, strict=True)
+        ]
         assert server.get(f"{FRONT}/items") == {"items": []}
         assert server.post(f"{FRONT}/items", {"items": items[:2]}) == {"items": 2}
         reply = server.request("POST", f"{FRONT}/decide", {"user": [0.1] * 4})
@@ -104,9 +107,7 @@ def test_history_is_dense_at_first_and_then_a_point_a_minute() -> None:
 
 
 def test_history_is_thinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fairwolfe.service import sqlite_store
-
-    monkeypatch.setattr(sqlite_store, "_MOST_POINTS", 10)
+    monkeypatch.setattr("fairwolfe.service.store._MOST_POINTS", 10)
     store = SQLiteStore(tmp_path / "state")
     for i in range(100):
         store.note(0, float(i), b"point")
@@ -197,16 +198,16 @@ def test_a_constraint_without_decisions_is_not_kept() -> None:
     )
     service = Inside(text)
     model = service.model("router")
-    (one,) = watch.told_constraints(model)
+    (one,) = watch.constraints_view(model)
     assert (one["average"], one["slack"], one["feasible"]) == (None, None, None)
-    assert one["sentence"] == "minutes is to be at most 2: nothing is known yet."
+    assert one["sentence"] == "minutes is to be at most 2: no answers yet."
     table = page.frame_of(service.core, model, watch.live_of(model))["tables"]["constraints"]
     assert table[0][2:4] == ["–", "–"]
     assert table[0][-1] == "not known yet"
     number = service.decide("router", arms=[[0.1] * 5]).number
     service.tell("router", {"id": model.id(number), "rewards": {"minutes": 1.0}})
     service.advance(21.0)
-    (one,) = watch.told_constraints(model)
+    (one,) = watch.constraints_view(model)
     assert (one["average"], one["slack"]) == (1.0, 1.0)
     frame = page.frame_of(service.core, model, watch.live_of(model))
     assert frame["tables"]["constraints"][0][-1] == "kept"

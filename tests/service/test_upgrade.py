@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fairwolfe.service.backup import restore
+from fairwolfe.service.log_file import restore
 from fairwolfe.service.recovery import recover, replay
-from fairwolfe.service.sqlite_store import SQLiteStore
+from fairwolfe.service.store import SQLiteStore
 from tests.golden.service_log import actions, said
 from tests.service.inside import Inside
 

@@ -143,7 +143,7 @@ def test_a_trade_off_that_no_policy_keeps() -> None:
 
 
 def test_theorems_refuse_constraints_with_a_sentence() -> None:
-    kept, free = (FrankWolfe(f, LinUCB()) for f in (HARD, HARD.relaxed()))
+    kept, free = (FrankWolfe(f, LinUCB(exploration="theorem")) for f in (HARD, HARD.relaxed()))
     with pytest.raises(OutsideAssumptions, match="hard constraints"):
         bounds.of(kept, A2, 1000)
     assert bounds.of(free, A2, 1000) > 0.0

@@ -20,8 +20,7 @@ from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Custom, GiniEquality, GiniWelfare, Linear, Minimum, Nash, TwoSided
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank
 from fairwolfe.simulation import Lateness, compare, delays, simulate
-from fairwolfe.simulation.plain import Answer, PlainRun, Post
-from fairwolfe.simulation.streams import Streams
+from fairwolfe.simulation.run import PlainRun, Streams
 from fairwolfe.smoothing import Identity, Randomized
 from fairwolfe.truth import known
 
@@ -85,7 +84,7 @@ def test_a_snapshot_knows_what_was_known_when_it_was_taken() -> None:
 def test_answers_overtake_each_other_and_are_learnt_as_they_come() -> None:
     _, run = diary(Lateness(delay=delays.Uniform(0, 9)), 200)
     assert run.state != sorted(run.state)
-    waiting = sorted(t for _, t, _ in run.post.waiting)
+    waiting = sorted(t for _, t, *_ in run.waiting)
     assert sorted(run.state + waiting) == list(range(1, 201))  # nothing is lost or counted twice
     assert min(waiting) > 200 - 10
     assert len(waiting) < 10
@@ -105,10 +104,10 @@ def test_a_click_is_seen_before_its_absence() -> None:
 
 def test_in_a_ranking_exposure_alone_is_no_click() -> None:
     world = FiniteRanking([[[1.0], [1.0]]], (0.0,), (1.0,))  # always looked at, never clicked
-    assert simulate(FWLinUCBRank(FAIR), world, 5).average[-1, -1] == 0.0
+    assert simulate(FWLinUCBRank(FAIR, exploration="theorem"), world, 5).average[-1, -1] == 0.0
     lateness = Lateness(delay=delays.ByOutcome(click=0, no_click=10**6))
     run = PlainRun(
-        FWLinUCBRank(FAIR),
+        FWLinUCBRank(FAIR, exploration="theorem"),
         world,
         world.init(stream(0, "world")),
         Streams.of(0),
@@ -118,7 +117,7 @@ def test_in_a_ranking_exposure_alone_is_no_click() -> None:
     )
     run.play(50)
     assert run.state.t == 0
-    assert len(run.post.waiting) == 50
+    assert len(run.waiting) == 50
 
 
 def test_delays_change_nothing_of_the_world() -> None:
@@ -128,13 +127,19 @@ def test_delays_change_nothing_of_the_world() -> None:
     assert contexts[0] == contexts[1] == contexts[2]
 
 
-def test_post_is_in_order() -> None:
-    post = Post()
-    for arrival, t in ((5, 1), (3, 2), (5, 0), (9, 3)):
-        post.send(arrival, t, t)
-    assert list(post.come(2)) == []
-    assert list(post.come(5)) == [2, 0, 1]
-    assert [t for _, t, _ in post.waiting] == [3]
+def test_answers_of_one_round_are_learnt_in_the_order_of_decisions() -> None:
+    class Shrinking:
+        """Answers to the first ten decisions arrive together."""
+
+        def __init__(self) -> None:
+            self.t = 0
+
+        def rounds(self, u: float, clicked: bool) -> int:
+            self.t += 1
+            return max(10 - self.t, 0)
+
+    _, run = diary(Lateness(delay=Shrinking()), 12)
+    assert run.state == list(range(1, 13))
 
 
 # --- answered at once, it is the plain run ----------------------------------------------------
@@ -143,14 +148,14 @@ def test_post_is_in_order() -> None:
 def policies() -> dict[str, tuple[Any, Any]]:
     f = MUSIC.objective()
     return {
-        "linucb": (fw.FrankWolfe(f, LinUCB(ridge=0.1)), MUSIC),
-        "extended": (fw.FrankWolfe(f, LinUCB(model="extended")), MUSIC),
+        "linucb": (fw.FrankWolfe(f, LinUCB(ridge=0.1, exploration="theorem")), MUSIC),
+        "extended": (fw.FrankWolfe(f, LinUCB(model="extended", exploration="theorem")), MUSIC),
         "randomized": (fw.FrankWolfe(f, EpsilonGreedy(0.2), Randomized(n_samples=2)), MUSIC),
         "memory": (fw.FrankWolfe(f, SquareCB(gamma0=10.0), memory=50.0), MUSIC),
         "molincb": (fw.MOLinCB(f), MUSIC),
         "ranking": (FWLinUCBRank(FAIR, exploration=0.1), ITEMS),
-        "randomized ranking": (FWLinUCBRank(FAIR, randomize=0.3), ITEMS),
-        "floor": (FairLearnRank(0.2), ITEMS),
+        "randomized ranking": (FWLinUCBRank(FAIR, randomize=0.3, exploration="theorem"), ITEMS),
+        "floor": (FairLearnRank(0.2, exploration="theorem"), ITEMS),
     }
 
 
@@ -208,8 +213,10 @@ def many_policies() -> dict[str, tuple[Any, Any]]:
         for memory in (None, 40.0):
             how: dict[str, Any] = {"anticipate": anticipate, "memory": memory}
             arms: dict[str, Any] = {
-                "linucb": fw.FrankWolfe(f, LinUCB(ridge=0.1), **how),
-                "extended": fw.FrankWolfe(f, LinUCB(model="extended"), **how),
+                "linucb": fw.FrankWolfe(f, LinUCB(ridge=0.1, exploration="theorem"), **how),
+                "extended": fw.FrankWolfe(
+                    f, LinUCB(model="extended", exploration="theorem"), **how
+                ),
                 "randomized": fw.FrankWolfe(f, EpsilonGreedy(0.2), Randomized(n_samples=2), **how),
                 "squarecb": fw.FrankWolfe(f, SquareCB(gamma0=10.0), **how),
             }
@@ -224,7 +231,10 @@ def many_policies() -> dict[str, tuple[Any, Any]]:
             label = f"anticipate={anticipate}, memory={memory}"
             made.update({f"{name}, {label}": (one, RIVALS) for name, one in arms.items()})
             made.update({f"{name}, {label}": (one, ITEMS) for name, one in ranks.items()})
-    return made | {"molincb": (fw.MOLinCB(f), RIVALS), "floor": (FairLearnRank(0.2), ITEMS)}
+    return made | {
+        "molincb": (fw.MOLinCB(f), RIVALS),
+        "floor": (FairLearnRank(0.2, exploration="theorem"), ITEMS),
+    }
 
 
 @pytest.mark.parametrize("name", many_policies())
@@ -318,7 +328,7 @@ def check_open(state: Any, opened: list[int], waiting: set[int]) -> None:
 @pytest.mark.parametrize("refresh", [1, 4])
 def test_every_state_counts_the_decisions_that_it_knows_of(refresh: int) -> None:
     """With memory, an open decision weighs less the more came after it in the same state."""
-    policy = fw.FrankWolfe(MUSIC.objective(), LinUCB(), memory=HALF_LIFE)
+    policy = fw.FrankWolfe(MUSIC.objective(), LinUCB(exploration="theorem"), memory=HALF_LIFE)
     lateness = Lateness(delay=DELAY, refresh=refresh)
     drawn = MUSIC.init(stream(0, "world"))
     run = PlainRun(policy, MUSIC, drawn, Streams.of(0), False, lateness, stream(0, "service"))
@@ -339,16 +349,16 @@ def test_every_state_counts_the_decisions_that_it_knows_of(refresh: int) -> None
 class Hoarding(PlainRun):
     """Estimates are never withdrawn: decisions count as open for ever, although answered."""
 
-    def learn(self, answer: Answer) -> None:
-        answer.decision.batch.rows.head["place"] = -1
-        super().learn(answer)
+    def learn(self, decision: Any, feedback: Any) -> None:
+        decision.batch.rows.head["place"] = -1
+        super().learn(decision, feedback)
 
 
 @pytest.mark.parametrize(("kind", "right"), [(PlainRun, True), (Hoarding, False)])
 def test_an_answer_replaces_the_estimate(kind: Any, right: bool) -> None:
     """Where the gradient is taken, against a sum over decisions; and that this can fail."""
     f = Nash(offset=0.1)  # every z has a gradient of its own
-    policy = fw.FrankWolfe(f, LinUCB(), Identity())
+    policy = fw.FrankWolfe(f, LinUCB(exploration="theorem"), Identity())
     drawn = MUSIC.init(stream(0, "world"))
     lateness = Lateness(delay=10)
     run = kind(policy, MUSIC, drawn, Streams.of(0), False, lateness, stream(0, "service"))
@@ -359,7 +369,7 @@ def test_an_answer_replaces_the_estimate(kind: Any, right: bool) -> None:
         rewards.append(run.reward_sum - before)
     state = run.state.state
     theta = state.theta[0]
-    rows = [answer.decision.batch.rows.x[0] for _, _, answer in run.post.waiting]
+    rows = [decision.batch.rows.x[0] for *_, decision, _ in run.waiting]
     assert len(rows) == 10
     learnt = state.psi[0, 0, :-1]  # the sum over the answered
     answered = np.mean(rewards[:70], axis=0)
@@ -437,7 +447,7 @@ def least_unit(z: Vector) -> Vector:
 
 
 def test_functions_of_ones_own_are_shared() -> None:
-    check_copies(fw.FrankWolfe(Custom(least, least_unit), LinUCB()), MUSIC)
+    check_copies(fw.FrankWolfe(Custom(least, least_unit), LinUCB(exploration="theorem")), MUSIC)
 
 
 @pytest.mark.needs("scikit-learn")
@@ -519,7 +529,7 @@ def test_a_lateness_that_cannot_be_is_refused(make: Any, sentence: str) -> None:
 
 
 def test_simulate_refuses_what_does_not_fit() -> None:
-    policy = fw.FrankWolfe(MUSIC.objective(), LinUCB())
+    policy = fw.FrankWolfe(MUSIC.objective(), LinUCB(exploration="theorem"))
     with pytest.raises(InvalidInput, match="give a Lateness"):
         simulate(policy, MUSIC, 10, lateness=100)  # type: ignore[arg-type]
 
@@ -531,7 +541,7 @@ def test_a_law_that_gives_no_number_of_rounds_is_refused(rounds: Any, compiled: 
         def rounds(self, u: float, clicked: bool) -> Any:
             return rounds
 
-    policy = fw.FrankWolfe(MUSIC.objective(), LinUCB())
+    policy = fw.FrankWolfe(MUSIC.objective(), LinUCB(exploration="theorem"))
     with pytest.raises(InvalidInput, match="a delay is a whole number of at least 0"):
         simulate(policy, MUSIC, 10, lateness=Lateness(delay=Odd()), compiled=compiled)
 
@@ -546,7 +556,7 @@ def test_a_lateness_is_printable_and_comparable() -> None:
 
 
 def test_compare_is_late_for_all_policies_or_those_named() -> None:
-    policy = fw.FrankWolfe(MUSIC.objective(), LinUCB())
+    policy = fw.FrankWolfe(MUSIC.objective(), LinUCB(exploration="theorem"))
     both = {"now": policy, "late": policy}
     result = compare(both, MUSIC, 60, 2, lateness={"late": Lateness(delay=30)})
     assert [trace.compiled for trace in result.traces["now"]] == [True, True]
@@ -585,10 +595,10 @@ def test_the_estimate_of_what_a_delay_costs() -> None:
 
 def built(lateness: Any) -> Any:
     """The Lateness of a spec with such options."""
-    from fairwolfe.lab.build import build
-    from fairwolfe.lab.grid import Settings
+    from fairwolfe.lab.play import build
+    from fairwolfe.lab.spec import RunSettings
 
-    settings = Settings(
+    settings = RunSettings(
         environment={"name": "mehrotra"},
         objective={"name": "minimum"},
         policy={"name": "frank-wolfe", "base": {"name": "linucb"}},

@@ -27,7 +27,7 @@ from fairwolfe.environments import ArmsWorld, FiniteRanking, Mehrotra
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.rules import SIGNATURE
 from fairwolfe.objectives import Concave, Custom, GiniEquality, Linear, Minimum, TwoSided
-from fairwolfe.offpolicy.decisions import Part
+from fairwolfe.offpolicy.decisions import ContextPart
 from fairwolfe.offpolicy.targets import frozen
 from fairwolfe.oracles import OnlineGradient, Ridge
 from fairwolfe.ranking import LinUCBRank
@@ -240,19 +240,21 @@ SMOOTH = Custom(square, square_gradient, smooth=True)
 def test_an_own_objective_is_called_from_the_compiled_loop(
     objective: Concave, smoothing: Any, calls: int
 ) -> None:
-    fast, _ = both(fw.FrankWolfe(objective, LinUCB(), smoothing), WORLD)
+    fast, _ = both(fw.FrankWolfe(objective, LinUCB(exploration="theorem"), smoothing), WORLD)
     assert fast.callbacks == 300 * calls
     late = Lateness(delay=5, refresh=10)
-    fast, _ = both(fw.FrankWolfe(objective, LinUCB(), smoothing), WORLD, lateness=late)
+    fast, _ = both(
+        fw.FrankWolfe(objective, LinUCB(exploration="theorem"), smoothing), WORLD, lateness=late
+    )
     assert (fast.callbacks > 0) == (calls > 0)
 
 
 @pytest.mark.parametrize("objective", [CloseTo(0.3), SMOOTH], ids=["leaf", "custom"])
 def test_an_own_objective_of_rankings_is_called_too(objective: Concave) -> None:
     world = FiniteRanking.b1()
-    both(fw.FrankWolfe(objective, LinUCBRank()), world, 200)
+    both(fw.FrankWolfe(objective, LinUCBRank(exploration="theorem")), world, 200)
     fair = TwoSided(GiniEquality(), beta=0.5) + 0.1 * objective
-    fast, _ = both(fw.FrankWolfe(fair, LinUCBRank()), world, 200)
+    fast, _ = both(fw.FrankWolfe(fair, LinUCBRank(exploration="theorem")), world, 200)
     assert fast.callbacks == 200
 
 
@@ -260,13 +262,15 @@ def test_an_own_objective_of_rankings_is_called_too(objective: Concave) -> None:
 def test_an_own_objective_keeps_its_promises_and_serves_an_agent() -> None:
     check(CloseTo)
     f = CloseTo(0.7)
-    policy = fw.FrankWolfe(f, LinUCB())
+    policy = fw.FrankWolfe(f, LinUCB(exploration="theorem"))
     agent = fw.Agent(policy, WORLD.problem())
     trace = fw.simulate(policy, WORLD, 50, 3, record_actions=True)
     assert trace.actions is not None
     assert replayed(agent, 50) == trace.actions.tolist()
     assert agent.value == f.value(agent.average)
-    agent = fw.Agent(fw.FrankWolfe(f + Minimum().on(0, 1), LinUCB()), WORLD.problem())
+    agent = fw.Agent(
+        fw.FrankWolfe(f + Minimum().on(0, 1), LinUCB(exploration="theorem")), WORLD.problem()
+    )
     agent.update_many(agent.act_many(np.ones((4, 6, 4)) / 4.0), np.full((4, 3), 0.5))
     assert fw.optimum(WORLD, f).value <= 0.0
 
@@ -282,7 +286,9 @@ def test_a_subclass_of_a_compiled_leaf_may_have_a_gradient_of_its_own() -> None:
 
     assert Doubled((1.0, 2.0)).gradient(np.zeros(2)).tolist() == [2.0, 4.0]
     assert (0.5 * Doubled((1.0, 2.0))).gradient(np.zeros(2)).tolist() == [1.0, 2.0]
-    fast, _ = both(fw.FrankWolfe(Doubled((1.0, 0.5, 0.2)), LinUCB()), WORLD, 50)
+    fast, _ = both(
+        fw.FrankWolfe(Doubled((1.0, 0.5, 0.2)), LinUCB(exploration="theorem")), WORLD, 50
+    )
     assert fast.callbacks == 50
 
 
@@ -292,7 +298,7 @@ def test_a_subclass_of_a_compiled_leaf_may_have_a_gradient_of_its_own() -> None:
 def replayed(agent: Any, rounds: int, seed: int = 3) -> list[int]:
     """What an agent decides in the world of a seed, with the contexts and the noise of simulate."""
     from fairwolfe.core.streams import stream
-    from fairwolfe.simulation.streams import Streams
+    from fairwolfe.simulation.run import Streams
 
     world, streams = WORLD.init(stream(seed, "world")), Streams.of(seed)
     actions = []
@@ -401,7 +407,7 @@ def test_the_probabilities_of_an_own_rule_are_found_for_all_arms() -> None:
         decision = agents[1].act(context)
         for agent in agents:
             agent.study(decision.batch.rows, reward[None])
-    part = Part(20, 6, rng.random((20, 6, 4)) / 2.0)
+    part = ContextPart(20, 6, rng.random((20, 6, 4)) / 2.0)
     mine, theirs = (frozen(agent)(slice(0, 20), part) for agent in agents)
     np.testing.assert_allclose(mine, theirs, atol=1e-12)
     with pytest.raises(InvalidInput, match="does not know the probabilities"):
@@ -443,10 +449,14 @@ def test_an_own_world_keeps_its_promises() -> None:
 
 
 def test_an_own_world_is_called_from_the_compiled_loop() -> None:
-    fast, plain = both(fw.FrankWolfe(Minimum(), LinUCB()), Compass())
+    fast, plain = both(fw.FrankWolfe(Minimum(), LinUCB(exploration="theorem")), Compass())
     assert fast.callbacks == 300 * 3  # the reward, the best arm, and its mean
     np.testing.assert_array_equal(fast.average_observed, plain.average_observed)
-    both(fw.FrankWolfe(Minimum(), LinUCB()), Compass(), lateness=Lateness(delay=7))
+    both(
+        fw.FrankWolfe(Minimum(), LinUCB(exploration="theorem")),
+        Compass(),
+        lateness=Lateness(delay=7),
+    )
 
 
 def test_all_three_together() -> None:
@@ -504,16 +514,15 @@ def test_what_an_author_raises_is_raised(compiled: bool, lateness: Lateness | No
         with pytest.raises(Mine, match=r"^what I say$"):
             fw.simulate(policy, world, 100, compiled=compiled, lateness=lateness)
 
-    play(fw.FrankWolfe(Broken(), LinUCB()), WORLD)
+    play(fw.FrankWolfe(Broken(), LinUCB(exploration="theorem")), WORLD)
     play(fw.FrankWolfe(Minimum(), Rash()), WORLD)
-    play(fw.FrankWolfe(Minimum(), LinUCB()), Moody())
+    play(fw.FrankWolfe(Minimum(), LinUCB(exploration="theorem")), Moody())
 
 
 def test_what_is_raised_stops_the_loop_at_its_round() -> None:
     """The averages and the regression are those before that round."""
     from fairwolfe.core.streams import stream
-    from fairwolfe.simulation.compiled import ArmsRun
-    from fairwolfe.simulation.streams import Streams
+    from fairwolfe.simulation.run import ArmsRun, Streams
 
     rule = after(7, Optimist().choose_arm)
 
@@ -531,7 +540,10 @@ def test_what_is_raised_stops_the_loop_at_its_round() -> None:
 
     cases = (
         (fw.FrankWolfe(Minimum(), Rash()), fw.FrankWolfe(Minimum(), Optimist())),
-        (fw.FrankWolfe(Broken(), LinUCB()), fw.FrankWolfe(CloseTo(), LinUCB())),
+        (
+            fw.FrankWolfe(Broken(), LinUCB(exploration="theorem")),
+            fw.FrankWolfe(CloseTo(), LinUCB(exploration="theorem")),
+        ),
     )
     for policies in cases:
         runs = [ArmsRun(p, WORLD, WORLD.init(stream(3, "world")), Streams.of(3)) for p in policies]
@@ -621,7 +633,9 @@ def test_a_gradient_of_another_length_is_refused() -> None:
         Short().gradient(np.zeros(3))
     for compiled in (True, False):
         with pytest.raises(InvalidInput, match=r"shape \(2,\) for a z of length 3"):
-            fw.simulate(fw.FrankWolfe(Short(), LinUCB()), WORLD, 5, compiled=compiled)
+            fw.simulate(
+                fw.FrankWolfe(Short(), LinUCB(exploration="theorem")), WORLD, 5, compiled=compiled
+            )
 
 
 def test_an_interrupt_inside_an_own_function_ends_the_run_with_what_was_done() -> None:

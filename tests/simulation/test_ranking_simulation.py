@@ -33,13 +33,12 @@ from fairwolfe.objectives import (
     Welfare,
     Within,
 )
-from fairwolfe.oracles.linear_state import SINCE_REFRESH
+from fairwolfe.oracles.linear_regression import SINCE_REFRESH
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.ranking import ranker as ranker_module
 from fairwolfe.reduction import FrankWolfe
-from fairwolfe.simulation import compiled
-from fairwolfe.simulation.compiled import RankingsRun
-from fairwolfe.simulation.streams import Streams
+from fairwolfe.simulation import run as compiled
+from fairwolfe.simulation.run import RankingsRun, Streams
 from fairwolfe.smoothing import Identity, Moreau, Randomized
 
 MUSIC = FactorModel(12, 15, dcg(5), n_factors=3)
@@ -85,8 +84,8 @@ def test_the_two_ginis_rank_alike(world: Any, beta: float) -> None:
         (Moreau(0.01), Moreau(0.01)),
         (Moreau(1.0, horizon=1000), Moreau(1.0, horizon=1000)),
     ):
-        one = rankings(FWLinUCBRank(welfare, smoothing=smoothing), world)
-        other = rankings(FWLinUCBRank(equality, smoothing=twin), world)
+        one = rankings(FWLinUCBRank(welfare, smoothing=smoothing, exploration="theorem"), world)
+        other = rankings(FWLinUCBRank(equality, smoothing=twin, exploration="theorem"), world)
         np.testing.assert_array_equal(one, other)
 
 
@@ -107,15 +106,17 @@ def test_without_fairness_all_rankers_are_one(world: Any, settings: Any) -> None
 def test_uniform_gini_weights_are_a_sum_that_changes_nothing() -> None:
     """The sum of the exposures has the same slope for every item."""
     uniform = GeneralizedGini((0.3,) * 15)
-    one = rankings(FWLinUCBRank(TwoSided(uniform)), MUSIC)
-    np.testing.assert_array_equal(one, rankings(LinUCBRank(), MUSIC))
+    one = rankings(FWLinUCBRank(TwoSided(uniform), exploration="theorem"), MUSIC)
+    np.testing.assert_array_equal(one, rankings(LinUCBRank(exploration="theorem"), MUSIC))
 
 
 POLICIES: dict[str, Any] = {
-    "fw": FWLinUCBRank(FAIR),
-    "linucb": FrankWolfe(TwoSided(EqualExposure(), beta=0.0), LinUCBRank(), Identity()),
+    "fw": FWLinUCBRank(FAIR, exploration="theorem"),
+    "linucb": FrankWolfe(
+        TwoSided(EqualExposure(), beta=0.0), LinUCBRank(exploration="theorem"), Identity()
+    ),
     "unbiased": UnbiasedLinUCBRank(exploration=0.3),
-    "fairlearn": FairLearnRank(0.1),
+    "fairlearn": FairLearnRank(0.1, exploration="theorem"),
 }
 
 
@@ -260,7 +261,11 @@ def test_interpreted_is_compiled_with_several_rewards() -> None:
     for weights in ([[1.0, 0.5]], [[1.0, 0.5], [0.8, 0.0]]):
         world = FactorModel(users, items, weights, calibration="affine", rewards=rewards)
         f = TwoSided(GiniEquality(), 0.5, users=Linear({"plays": 1.0, "minutes": -0.3}), n_users=2)
-        for policy in (FWLinUCBRank(f), FWLinUCBRank(f, memory=9.0), UnbiasedLinUCBRank()):
+        for policy in (
+            FWLinUCBRank(f, exploration="theorem"),
+            FWLinUCBRank(f, memory=9.0, exploration="theorem"),
+            UnbiasedLinUCBRank(exploration="theorem"),
+        ):
             plain, quick = (
                 simulate(policy, world, 60, 3, f, compiled=how, record_actions=True)
                 for how in (False, True)
@@ -273,7 +278,9 @@ def test_interpreted_is_compiled_with_several_rewards() -> None:
 
 
 def test_a_run_does_not_depend_on_its_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    policy = FWLinUCBRank(FAIR, randomize=0.2, smoothing=Randomized(n_samples=2), memory=30.0)
+    policy = FWLinUCBRank(
+        FAIR, randomize=0.2, smoothing=Randomized(n_samples=2), memory=30.0, exploration="theorem"
+    )
     whole = rankings(policy, MUSIC, 130)
     monkeypatch.setattr(compiled, "_CHUNK", 7)
     np.testing.assert_array_equal(whole, rankings(policy, MUSIC, 130, checkpoints=[1, 5, 64, 130]))
@@ -289,14 +296,14 @@ def test_interpreted_is_compiled_across_a_refresh(monkeypatch: pytest.MonkeyPatc
         return state
 
     monkeypatch.setattr(ranker_module.Ranker, "init", late)
-    same_run(FWLinUCBRank(FAIR), MUSIC)
+    same_run(FWLinUCBRank(FAIR, exploration="theorem"), MUSIC)
 
 
 @pytest.mark.parametrize("n_factors", [3, 4, 5, 6])
 def test_rounds_that_v_takes_in_together_change_no_bit(n_factors: int) -> None:
     """Whole after every chunk, across a refresh too; with three factors nothing is put off."""
     world = FactorModel(12, 15, dcg(5), n_factors=n_factors)
-    policy = FWLinUCBRank(FAIR)
+    policy = FWLinUCBRank(FAIR, exploration="theorem")
 
     one, other = (
         RankingsRun(policy, world, world.init(stream(1, "world")), Streams.of(1)) for _ in range(2)
@@ -312,7 +319,7 @@ def test_rounds_that_v_takes_in_together_change_no_bit(n_factors: int) -> None:
 
 
 def test_without_scalar_regret_the_same_is_played() -> None:
-    policy = FWLinUCBRank(FAIR)
+    policy = FWLinUCBRank(FAIR, exploration="theorem")
     np.testing.assert_array_equal(
         rankings(policy, MUSIC, 200), rankings(policy, MUSIC, 200, scalar_regret=False)
     )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fairwolfe import Problem
 from fairwolfe.bandits import EpsilonGreedy, Extended, LinUCB, SquareCB, Uniform, VowpalWabbit
-from fairwolfe.bandits.choosing import LinearBandit
+from fairwolfe.bandits.base import LinearBandit
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.decision import Choice, Decision
 from fairwolfe.core.registry import load, names
@@ -36,7 +36,7 @@ from fairwolfe.oracles import OnlineGradient, Ridge
 from fairwolfe.ranking import LinUCBRank
 from fairwolfe.reduction import FrankWolfe, MOLinCB
 from fairwolfe.simulation import Trace, compare, simulate
-from fairwolfe.simulation import compiled as compiled_loop
+from fairwolfe.simulation import run as compiled_loop
 from fairwolfe.simulation.trace import checkpoint_grid
 from fairwolfe.smoothing import Augmented, Identity, Moreau, Randomized
 from tests.objectives.points import CASES, SIZE
@@ -301,7 +301,11 @@ class PlainWorld:
 FALL_BACKS = {
     "base": (FrankWolfe(GiniWelfare(), FirstArm()), MUSIC, "the base FirstArm"),
     "policy": (Lazy(), MUSIC, "the policy Lazy"),
-    "world": (FrankWolfe(GiniWelfare(), LinUCB()), PlainWorld(), "the environment PlainWorld"),
+    "world": (
+        FrankWolfe(GiniWelfare(), LinUCB(exploration="theorem")),
+        PlainWorld(),
+        "the environment PlainWorld",
+    ),
 }
 
 
@@ -321,7 +325,7 @@ def test_a_fall_back_names_the_part(case: str) -> None:
 
 
 def test_the_plain_world_is_the_compiled_one() -> None:
-    policy = FrankWolfe(GiniWelfare(), LinUCB(ridge=0.1))
+    policy = FrankWolfe(GiniWelfare(), LinUCB(ridge=0.1, exploration="theorem"))
     plain = simulate(policy, PlainWorld(), 50, compiled=False, record_actions=True)
     quick = simulate(policy, MUSIC, 50, record_actions=True)
     assert np.array_equal(plain.actions, quick.actions)  # type: ignore[arg-type]
@@ -370,13 +374,25 @@ def test_scalar_regrets_against_numpy() -> None:
 def test_what_the_plain_loop_refuses_the_compiled_one_does_too(compiled: bool | None) -> None:
     """Nash has no slope at 0, where every run starts, and none beyond."""
     with pytest.raises(InvalidInput, match=r"no supergradient at z\[0\] = 0\.0"):
-        simulate(FrankWolfe(Nash(), LinUCB(), Identity()), MUSIC, 20, compiled=compiled)
+        simulate(
+            FrankWolfe(Nash(), LinUCB(exploration="theorem"), Identity()),
+            MUSIC,
+            20,
+            compiled=compiled,
+        )
     with pytest.raises(InvalidInput, match=r"outside its domain; use Moreau\(\)"):
-        simulate(FrankWolfe(Nash(), LinUCB(), Randomized()), MUSIC, 20, compiled=compiled)
+        simulate(
+            FrankWolfe(Nash(), LinUCB(exploration="theorem"), Randomized()),
+            MUSIC,
+            20,
+            compiled=compiled,
+        )
 
 
 @pytest.mark.parametrize("compiled", [False, None])
-@pytest.mark.parametrize("base", [LinUCB(), EpsilonGreedy(0.1, oracle=OnlineGradient())], ids=repr)
+@pytest.mark.parametrize(
+    "base", [LinUCB(exploration="theorem"), EpsilonGreedy(0.1, oracle=OnlineGradient())], ids=repr
+)
 def test_a_state_that_breaks_is_an_error(base: Any, compiled: bool | None) -> None:
     class Huge(Mehrotra):
         def draw_contexts(self, world: Matrix, rng: Any, n: int) -> tuple[Cube, IntVector]:
@@ -399,7 +415,9 @@ def test_what_a_custom_function_raises_is_raised(compiled: bool | None) -> None:
             raise ZeroDivisionError("the thousand and first call")
         return np.ones(z.size)
 
-    policy = FrankWolfe(Custom(lambda z: float(z.sum()), gradient, smooth=True), LinUCB())
+    policy = FrankWolfe(
+        Custom(lambda z: float(z.sum()), gradient, smooth=True), LinUCB(exploration="theorem")
+    )
     with pytest.raises(ZeroDivisionError, match="thousand and first"):
         simulate(policy, MUSIC, 2000, compiled=compiled)
 
@@ -618,7 +636,7 @@ def test_an_interrupted_comparison_keeps_the_finished_seeds() -> None:
 
 
 def test_an_error_in_a_comparison_is_raised() -> None:
-    broken = FrankWolfe(GeneralizedGini((1.0, 0.5)), LinUCB())
+    broken = FrankWolfe(GeneralizedGini((1.0, 0.5)), LinUCB(exploration="theorem"))
     with pytest.raises(InvalidInput, match="GeneralizedGini has 2 weights"):
         compare(POLICIES | {"broken": broken}, MUSIC, 50, 2)
 
@@ -658,7 +676,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         r"the policy is the class LinUCBRank; give an instance of it, LinUCBRank\(\.\.\.\)",
     ),
     "a base": (
-        lambda: simulate(LinUCB(), MUSIC, 10, objective=GiniWelfare()),
+        lambda: simulate(LinUCB(exploration="theorem"), MUSIC, 10, objective=GiniWelfare()),
         r"LinUCB\(.* is a bandit for one reward; give FrankWolfe\(objective, LinUCB\(",
     ),
     "a base without directions": (
@@ -674,7 +692,9 @@ REFUSED: dict[str, tuple[Any, str]] = {
         r"the base is <class .*LinUCB'>; give a bandit, such as LinUCB\(\)",
     ),
     "a base beside a policy": (
-        lambda: compare({"a": POLICY, "b": LinUCB()}, MUSIC, 10, 1, GiniWelfare()),
+        lambda: compare(
+            {"a": POLICY, "b": LinUCB(exploration="theorem")}, MUSIC, 10, 1, GiniWelfare()
+        ),
         r"one reward; give FrankWolfe\(objective, LinUCB\(",
     ),
     "policies without names": (

@@ -34,9 +34,7 @@ from fairwolfe.reduction import FrankWolfe, MOLinCB
 from fairwolfe.simulation import simulate
 from fairwolfe.smoothing import Identity, Moreau, Randomized
 from fairwolfe.truth import bounds, optimum
-from fairwolfe.truth.bounds.arms import linucb_regret
-from fairwolfe.truth.bounds.assumptions import setting
-from fairwolfe.truth.bounds.reduction import reduced
+from fairwolfe.truth.bounds import setting
 from tests.theory.worlds import A1, A2, AS_A_SUM, DISTANCE, MINIMUM
 
 LONG = 100_000
@@ -74,12 +72,12 @@ THEOREMS: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("world", "base", "tight", "expected"),
     [
-        ("A1", LinUCB(), False, 0.164),
-        ("A1", LinUCB(), True, 0.110),
-        ("A1", SquareCB(horizon=LONG), True, 0.072),
-        ("A2", LinUCB(model="extended"), True, 0.380),
-        ("A2", LinUCB(), True, 0.242),
-        ("A2", SquareCB(horizon=LONG), True, 0.112),
+        ("A1", LinUCB(exploration="theorem"), False, 0.164),
+        ("A1", LinUCB(exploration="theorem"), True, 0.110),
+        ("A1", SquareCB(gamma0="theorem", horizon=LONG), True, 0.072),
+        ("A2", LinUCB(model="extended", exploration="theorem"), True, 0.380),
+        ("A2", LinUCB(exploration="theorem"), True, 0.242),
+        ("A2", SquareCB(gamma0="theorem", horizon=LONG), True, 0.112),
     ],
 )
 def test_the_numbers_of_the_small_worlds(
@@ -243,9 +241,9 @@ def test_a_sum_pays_for_each_of_its_terms() -> None:
 def test_a_known_lipschitz_constant_replaces_the_objective_s() -> None:
     given: dict[str, Any] = {"problem": A1, "objective": AS_A_SUM, "horizon": LONG}
     assert bounds.azuma(**given) == pytest.approx(2.0 * bounds.azuma(**given, lipschitz=1.0))
-    policy = FrankWolfe(AS_A_SUM, LinUCB())
+    policy = FrankWolfe(AS_A_SUM, LinUCB(exploration="theorem"))
     known = bounds.of(policy, A1, LONG, lipschitz=1.0, tight=True)
-    leaf = bounds.of(FrankWolfe(DISTANCE, LinUCB()), A1, LONG, tight=True)
+    leaf = bounds.of(FrankWolfe(DISTANCE, LinUCB(exploration="theorem")), A1, LONG, tight=True)
     # Only the smoothing, leaf by leaf, still costs twice: 4 instead of 2.
     assert known == pytest.approx(leaf + 2.0 / math.sqrt(LONG))
     assert known < bounds.of(policy, A1, LONG, tight=True)
@@ -428,14 +426,14 @@ def test_a_small_ridge_widens_the_ranking_s_bound() -> None:
 
 def test_of_finds_the_theorem() -> None:
     given: dict[str, Any] = {"problem": A2, "objective": MINIMUM, "horizon": LONG}
-    policy = FrankWolfe(MINIMUM, LinUCB(ridge=0.5, delta=0.01), Moreau(0.3))
+    policy = FrankWolfe(MINIMUM, LinUCB(ridge=0.5, delta=0.01, exploration="theorem"), Moreau(0.3))
     expected = bounds.linucb(**given, ridge=0.5, base_delta=0.01, smoothing=Moreau(0.3), delta=0.1)
     assert bounds.of(policy, A2, LONG, delta=0.1) == expected
-    policy = FrankWolfe(MINIMUM, SquareCB(oracle=Ridge(0.5), delta=0.01))
+    policy = FrankWolfe(MINIMUM, SquareCB(gamma0="theorem", oracle=Ridge(0.5), delta=0.01))
     expected = bounds.squarecb(**given, n_arms=2, oracle=Ridge(0.5), base_delta=0.01)
     assert bounds.of(policy, A2, LONG) == expected
     assert bounds.of(policy, A2.problem(), LONG, n_arms=2) == expected
-    planned = FrankWolfe(MINIMUM, SquareCB(horizon=1000))
+    planned = FrankWolfe(MINIMUM, SquareCB(gamma0="theorem", horizon=1000))
     expected = bounds.squarecb(**given, n_arms=2, gamma="fixed", planned=1000)
     assert bounds.of(planned, A2, LONG) == expected
     horizons = np.array([10.0, 100.0])
@@ -445,13 +443,15 @@ def test_of_finds_the_theorem() -> None:
 
 
 def test_of_needs_the_number_of_arms_for_squarecb() -> None:
-    policy = FrankWolfe(MINIMUM, SquareCB())
+    policy = FrankWolfe(MINIMUM, SquareCB(gamma0="theorem"))
     with pytest.raises(InvalidInput, match="number of arms"):
         bounds.of(policy, A2.problem(), LONG)
     assert bounds.of(policy, replace(A2.problem(), n_arms=2), LONG) > 0.0
 
 
-@pytest.mark.parametrize("base", [SquareCB(), LinUCB(model="extended")])
+@pytest.mark.parametrize(
+    "base", [SquareCB(gamma0="theorem"), LinUCB(model="extended", exploration="theorem")]
+)
 def test_a_base_for_a_larger_slope_is_covered(base: SquareCB | LinUCB) -> None:
     plain, same, steep = (
         bounds.of(FrankWolfe(MINIMUM, replace(base, lipschitz=slope)), A2, LONG)
@@ -462,7 +462,7 @@ def test_a_base_for_a_larger_slope_is_covered(base: SquareCB | LinUCB) -> None:
 
 def test_the_extended_form_of_a_policy() -> None:
     problem = replace(A2.problem(), noise=0.3)
-    policy = FrankWolfe(MINIMUM, LinUCB(model="extended", ridge=0.5))
+    policy = FrankWolfe(MINIMUM, LinUCB(model="extended", ridge=0.5, exploration="theorem"))
     expected = bounds.linucb(
         problem=problem, objective=MINIMUM, horizon=LONG, model="extended", ridge=0.5
     )
@@ -470,12 +470,12 @@ def test_the_extended_form_of_a_policy() -> None:
 
 
 def outside() -> dict[str, tuple[Any, Any, dict[str, Any], str]]:
-    linucb, gaussian = LinUCB(), Mehrotra(5, 2, 3)
+    linucb, gaussian = LinUCB(exploration="theorem"), Mehrotra(5, 2, 3)
     free = Problem.arms(2, {"a": (0, 1), "b": (0, 1)})
     below = Problem.arms(2, {"a": (-1, 1), "b": (0, 1)}, parameter_norm=1.0)
     table = Finite([[[1.0], [2.0]]], (1.0,), means=[[[0.1, 0.2], [0.3, 0.1]]])
     fw_min = FrankWolfe(MINIMUM, linucb)
-    squarecb = FrankWolfe(MINIMUM, SquareCB())
+    squarecb = FrankWolfe(MINIMUM, SquareCB(gamma0="theorem"))
     difference = Mapped(Nash(1.0), ((1.0, -1.0), (0.0, 1.0)))
     soft = Custom.examples()[0]
     unknown = replace_lipschitz(soft)
@@ -517,13 +517,15 @@ def outside() -> dict[str, tuple[Any, Any, dict[str, Any], str]]:
         ),
         "gamma0": (FrankWolfe(MINIMUM, SquareCB(gamma0=100.0)), A2, {}, "gamma0 is 100"),
         "gamma for another f": (
-            FrankWolfe(3.0 * Minimum(), SquareCB(lipschitz=1.0)),
+            FrankWolfe(3.0 * Minimum(), SquareCB(gamma0="theorem", lipschitz=1.0)),
             A2,
             {},
             "lipschitz=1",
         ),
         "radius for another f": (
-            FrankWolfe(3.0 * Minimum(), LinUCB(model="extended", lipschitz=1.0)),
+            FrankWolfe(
+                3.0 * Minimum(), LinUCB(model="extended", lipschitz=1.0, exploration="theorem")
+            ),
             A2,
             {},
             "LinUCB was given lipschitz=1",
@@ -533,7 +535,7 @@ def outside() -> dict[str, tuple[Any, Any, dict[str, Any], str]]:
         "another base": (FrankWolfe(MINIMUM, Stubborn()), A2, {}, "Stubborn.*no bound"),
         "Thompson": (FrankWolfe(MINIMUM, Thompson()), A2, {}, "Thompson.*no bound"),
         "MOLinCB": (MOLinCB(MINIMUM), A2, {}, "MOLinCB"),
-        "known": (fw.known(A2, MINIMUM), A2, {}, "Known"),
+        "known": (fw.known(A2, MINIMUM), A2, {}, "ReferencePolicy"),
         "memory": (FrankWolfe(MINIMUM, linucb, memory=50.0), A2, {}, "memory is 50"),
         "sampled gradients": (FrankWolfe(MINIMUM, linucb, Randomized()), A2, {}, "Theorem 12"),
         "a ranking": (FrankWolfe(B1, linucb), RANKING, {}, "ranking"),
@@ -581,9 +583,9 @@ def test_formulas_refuse_what_they_are_not_about() -> None:
         with pytest.raises(InvalidInput):
             bounds.linucb(problem=TWO, **given, **wrong)
     with pytest.raises(InvalidInput, match="gamma"):
-        bounds.squarecb(problem=TWO, **given, n_arms=2, gamma="best")  # type: ignore[arg-type]
+        bounds.squarecb(problem=TWO, **given, n_arms=2, gamma="best")
     with pytest.raises(InvalidInput, match="objective"):
-        bounds.smooth(problem=TWO, objective="min", horizon=10)  # type: ignore[arg-type]
+        bounds.smooth(problem=TWO, objective="min", horizon=10)
     with pytest.raises(InvalidInput, match="problem"):
         bounds.smooth(problem="arms", objective=MINIMUM, horizon=10)
 
@@ -609,15 +611,14 @@ def test_a_setting_is_what_all_bounds_share() -> None:
     with pytest.raises(FrozenInstanceError):
         here.tight = False  # type: ignore[misc]
     given: dict[str, Any] = {"problem": A2, "objective": MINIMUM, "horizon": LONG}
-    scalar = linucb_regret(here, "shared", 1.0, 0.05, 1.0)
+    scalar = bounds.linucb_scalar.inside(here)
     assert here.answer(scalar) == bounds.linucb_scalar(**given, tight=True)
-    whole = reduced(here, None, scalar, 0.05)
+    whole = bounds.reduction.inside(here, None, scalar)
     assert here.answer(whole) == bounds.linucb(**given, tight=True)
     # An L of one's own is that of the base as well.
     steep = replace(here, lipschitz=3.0)
-    assert steep.answer(linucb_regret(steep, "shared", 1.0, 0.05, 1.0)) == bounds.linucb_scalar(
-        **given, tight=True, lipschitz=3.0
-    )
+    regret = steep.answer(bounds.linucb_scalar.inside(steep))
+    assert regret == bounds.linucb_scalar(**given, tight=True, lipschitz=3.0)
 
 
 @pytest.mark.parametrize("name", registry.names("bandits"))
@@ -656,7 +657,7 @@ def test_the_first_useful_horizon_is_the_first() -> None:
 
 def test_when_the_bounds_beat_a_uniform_policy() -> None:
     assert bounds.uniform_regret(A2, MINIMUM) == pytest.approx(0.05, abs=1e-6)
-    policy = FrankWolfe(MINIMUM, LinUCB())
+    policy = FrankWolfe(MINIMUM, LinUCB(exploration="theorem"))
     tight = bounds.first_useful(lambda T: bounds.of(policy, A2, T, tight=True), A2, MINIMUM)
     plain = bounds.first_useful(lambda T: bounds.of(policy, A2, T), A2, MINIMUM)
     assert tight is not None
@@ -725,14 +726,14 @@ def test_the_best_sequence_is_the_linear_programme_s(seed: int) -> None:
 
 
 def seeded(seed: int) -> np.random.Generator:
-    from fairwolfe.simulation.streams import Streams
+    from fairwolfe.simulation.run import Streams
 
     return Streams.of(seed).contexts
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_lemmas_on_other_measures_hold(seed: int) -> None:
-    policy, horizon = FrankWolfe(MINIMUM, LinUCB()), 2000
+    policy, horizon = FrankWolfe(MINIMUM, LinUCB(exploration="theorem")), 2000
     trace = simulate(policy, A2, horizon, seed=seed)
     given: dict[str, Any] = {"problem": A2, "objective": MINIMUM}
     best = bounds.best_sequence(A2, MINIMUM, horizon, seed)
@@ -772,10 +773,10 @@ def measured(policy: FrankWolfe, world: str, horizon: int, seed: int) -> tuple[V
 
 
 BASES = {
-    "LinUCB": LinUCB(),
-    "LinUCB extended": LinUCB(model="extended"),
-    "SquareCB": SquareCB(),
-    "SquareCB with a horizon": SquareCB(horizon=10_000),
+    "LinUCB": LinUCB(exploration="theorem"),
+    "LinUCB extended": LinUCB(model="extended", exploration="theorem"),
+    "SquareCB": SquareCB(gamma0="theorem"),
+    "SquareCB with a horizon": SquareCB(gamma0="theorem", horizon=10_000),
 }
 
 
@@ -794,7 +795,7 @@ def test_the_measured_regret_is_below_the_bound(world: str, base: str, seed: int
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("seed", range(10))
 def test_the_measured_regret_stays_below_the_bound(world: str, base: str, seed: int) -> None:
-    used = SquareCB(horizon=LONG) if "horizon" in base else BASES[base]
+    used = SquareCB(gamma0="theorem", horizon=LONG) if "horizon" in base else BASES[base]
     regret, bound = measured(FrankWolfe(WORLDS[world][1], used), world, LONG, seed)
     assert (regret <= bound).all()
     assert regret[-1] < 0.05
@@ -802,6 +803,6 @@ def test_the_measured_regret_stays_below_the_bound(world: str, base: str, seed: 
 
 def test_the_wrong_sign_violates_the_bound() -> None:
     # In A1 it ends at .425, the worst there is; the tight bound of LinUCB is .315 by then.
-    policy = FrankWolfe(DISTANCE, WrongSign())
+    policy = FrankWolfe(DISTANCE, WrongSign(exploration="theorem"))
     trace = simulate(policy, A1, 10_000, compiled=False)
     assert trace.regret(0.0)[-1] > bounds.of(policy, A1, 10_000, tight=True)

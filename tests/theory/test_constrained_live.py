@@ -153,7 +153,7 @@ def test_without_its_prices_it_guarantees_nothing(monkeypatch: pytest.MonkeyPatc
     right = Certificates.priced_certificate
 
     def wrong(
-        self: Certificates, z: Vector, prices: Vector, age: int
+        self: Certificates, z: Vector, prices: tuple[Vector, Vector], age: int
     ) -> tuple[float, Vector, float]:
         _, slope, floor = right(self, z, prices, age)
         return *self.certificate(z, self._step(age))[:1], slope, floor

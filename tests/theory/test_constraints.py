@@ -36,7 +36,7 @@ from fairwolfe.objectives import (
     Nash,
     Within,
 )
-from fairwolfe.objectives.bounds import Bounds
+from fairwolfe.objectives.threshold import Bounds
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.simulation import simulate
 from fairwolfe.smoothing import Augmented, Moreau
@@ -179,7 +179,7 @@ def played(one: World, seed: int, mirrored: bool = False) -> Run:
         context = environment.context(tables, t + 1, contexts)
         g = state.direction(rng)
         if mirrored:
-            g = 2.0 * smoothing.direction(soft, z, t, None) - g
+            g = 2.0 * smoothing.gradient(soft, z, t, None) - g
             base.instead.append(g)
         y = state.state.prices.copy()
         before = envelope(z, y, t)
@@ -365,8 +365,7 @@ def test_a_multiplier_keeps_the_budget_much_better(name: str) -> None:
 @pytest.mark.needs("cvxpy")
 @pytest.mark.parametrize("name", WANTED)
 def test_the_price_is_found(name: str) -> None:
-    from fairwolfe.simulation.compiled import ArmsRun
-    from fairwolfe.simulation.streams import Streams
+    from fairwolfe.simulation.run import ArmsRun, Streams
 
     policy = FrankWolfe(WANTED[name] + AtMost(BUDGET).on(2), LinUCB(exploration=0.3))
     run = ArmsRun(policy, THREE, THREE.init(np.random.default_rng(0)), Streams.of(1))

@@ -16,8 +16,7 @@ from fairwolfe.environments import FactorModel, Finite, dcg
 from fairwolfe.objectives import GiniEquality, GiniWelfare, Minimum, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
 from fairwolfe.simulation import Lateness, delays, simulate
-from fairwolfe.simulation.plain import PlainRun
-from fairwolfe.simulation.streams import Streams
+from fairwolfe.simulation.run import PlainRun, Streams
 
 ITEMS = FactorModel(12, 15, dcg(5), n_factors=3)
 FAIR = TwoSided(GiniEquality(), beta=0.5)
@@ -176,8 +175,8 @@ def test_the_order_of_answers_leaves_the_sums_as_they_are() -> None:
     """When all have come, the regression has the sums of the run that was answered at once."""
     late = played(Lateness(delay=delays.ByOutcome(click=delays.Uniform(0, 40), no_click=90)), 500)
     assert late.state.t < 500
-    for answer in late.post.come(10**9):
-        late.learn(answer)
+    for *_, decision, feedback in sorted(late.waiting, key=lambda one: one[:3]):
+        late.learn(decision, feedback)
     prompt = played(Lateness(), 500)  # every arm is drawn blindly: the decisions are the same
     assert late.state.t == prompt.state.t == 500
     assert np.array_equal(late.state.state.earned, prompt.state.state.earned)

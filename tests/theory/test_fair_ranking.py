@@ -11,7 +11,7 @@ from fairwolfe.environments import FactorModel, dcg
 from fairwolfe.objectives import GiniEquality, TwoSided
 from fairwolfe.ranking import FWLinUCBRank, LinUCBRank
 from fairwolfe.simulation import simulate
-from fairwolfe.simulation.streams import Streams
+from fairwolfe.simulation.run import Streams
 from fairwolfe.smoothing import Moreau
 from fairwolfe.truth import optimum
 from tests.theory.straightforward_ranking import (

@@ -13,7 +13,7 @@ from fairwolfe.core.streams import stream
 from fairwolfe.environments import FactorModel, dcg
 from fairwolfe.fairness import TradeOff
 from fairwolfe.fairness.metrics import gini_index
-from fairwolfe.fairness.tradeoff.result import FAIR, FLOOR
+from fairwolfe.fairness.tradeoff import FAIR, FLOOR
 from fairwolfe.objectives import EqualExposure, GiniEquality, GiniWelfare, Welfare
 
 USERS, ITEMS, SLOTS = 6, 5, 2

@@ -108,7 +108,7 @@ def test_what_dominates_is_what_a_linear_programme_finds() -> None:
     assert better.at_most - better.percent < 0.2
 
 
-@pytest.mark.parametrize("objective", ["gini", "welfare:0.5"])
+@pytest.mark.parametrize("objective", ["gini", "Welfare(0.5)"])
 def test_regret_is_convex_in_beta(objective: str) -> None:
     found = reached(0, objective)
     rng = np.random.default_rng(3)
@@ -254,7 +254,9 @@ def test_a_budget_that_no_beta_needs() -> None:
 # --- betas where they are needed -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("objective", ["gini", "nash", "minimum"])
+@pytest.mark.parametrize(
+    "objective", ["nash", *(pytest.param(f, marks=pytest.mark.slow) for f in ("gini", "minimum"))]
+)
 def test_neighbours_of_the_frontier_are_close(objective: str) -> None:
     made = plan(FactorModel(), objective, None, floors=(), seeds=1, horizon=1)
     found = made.reach()

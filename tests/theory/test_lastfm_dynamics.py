@@ -38,10 +38,10 @@ OBJECTIVES: dict[str, Concave] = {
 
 def policies(f: Concave) -> dict[str, Any]:
     return {
-        "FW": FWLinUCBRank(f, smoothing=Moreau(1.0)),
-        "LinUCBRank": LinUCBRank(),
-        "Unbiased": UnbiasedLinUCBRank(),
-        "FairLearn": FairLearnRank(0.05),
+        "FW": FWLinUCBRank(f, smoothing=Moreau(1.0), exploration="theorem"),
+        "LinUCBRank": LinUCBRank(exploration="theorem"),
+        "Unbiased": UnbiasedLinUCBRank(exploration="theorem"),
+        "FairLearn": FairLearnRank(0.05, exploration="theorem"),
     }
 
 
@@ -106,7 +106,7 @@ def test_the_trade_off_is_better_than_that_of_fairlearn() -> None:
 def test_the_large_world_is_played() -> None:
     """All four policies, 100,000 rounds; prints microseconds a round."""
     world, f = fw.environments.make("lastfm-2k"), OBJECTIVES["gini"]
-    four = policies(f) | {"FairLearn": FairLearnRank(0.001)}
+    four = policies(f) | {"FairLearn": FairLearnRank(0.001, exploration="theorem")}
     comparison = fw.compare(four, world, 100_000, 1, f, scalar_regret=False)
     rows = comparison.table()
     print({row["policy"]: (round(row["value"], 3), round(row["us_per_round"], 1)) for row in rows})

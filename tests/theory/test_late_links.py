@@ -43,7 +43,7 @@ class LateRun:
 @cache
 def played(world: str, base: str, delay: int, kind: type = FrankWolfe, n: int = 1500) -> LateRun:
     environment, f = WORLDS[world]
-    bandit: Any = LinUCB() if base == "LinUCB" else SquareCB(gamma0=30.0)
+    bandit: Any = LinUCB(exploration="theorem") if base == "LinUCB" else SquareCB(gamma0=30.0)
     policy = kind(f, bandit)
     problem = environment.problem()
     state = policy.init(problem)

@@ -18,8 +18,7 @@ from fairwolfe.core.streams import stream
 from fairwolfe.environments import Finite, Mehrotra
 from fairwolfe.objectives import AtMost, Concave, Linear, Minimum, Welfare
 from fairwolfe.reduction import FrankWolfe, Live
-from fairwolfe.reduction.live import Certificates
-from fairwolfe.reduction.windows import Windows
+from fairwolfe.reduction.live import Certificates, Windows
 from fairwolfe.truth import optimum
 from tests.theory.worlds import A1, A2, DISTANCE
 
@@ -85,7 +84,9 @@ TIMES = (250, 500, 1000, 2000, 4000, 8000)
 
 
 @pytest.mark.parametrize("world", ["A1", "A2"])
-@pytest.mark.parametrize("base", [LinUCB(), SquareCB(gamma0=30.0)], ids=["LinUCB", "SquareCB"])
+@pytest.mark.parametrize(
+    "base", [LinUCB(exploration="theorem"), SquareCB(gamma0=30.0)], ids=["LinUCB", "SquareCB"]
+)
 def test_the_guarantee_holds_and_closes(world: str, base: Any) -> None:
     moments = watched(world, base, 0, TIMES)
     bounds = np.array([moment.bound for moment in moments])
@@ -123,8 +124,8 @@ def test_the_guarantee_holds_in_two_hundred_runs(world: str) -> None:
 class Timid(LinUCB):
     """Believes in a tenth of the widths."""
 
-    def doubt(self, problem: Problem) -> Vector:
-        doubt = super().doubt(problem)
+    def bound_params(self, problem: Problem) -> Vector:
+        doubt = super().bound_params(problem)
         doubt[0] *= 0.1
         return doubt
 
@@ -149,18 +150,18 @@ def test_the_wrong_sign_guarantees_nothing(monkeypatch: pytest.MonkeyPatch) -> N
         return intercept, -slope
 
     monkeypatch.setattr(Certificates, "certificate", wrong)
-    for moment in watched("A2", LinUCB(), 0, (1000, 2000)):
+    for moment in watched("A2", LinUCB(exploration="theorem"), 0, (1000, 2000)):
         assert moment.bound < best("A2") - 0.3  # -.2: the least, of the opposite
 
 
 def test_without_its_intercepts_it_guarantees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Certificates.certificate
     # f is -.5 - z on all rewards: the slope alone says nothing of the height.
-    honest = watched("A1, below", LinUCB(), 0, (2000,))[0].bound
+    honest = watched("A1, below", LinUCB(exploration="theorem"), 0, (2000,))[0].bound
     monkeypatch.setattr(
         Certificates, "certificate", lambda self, z, step: (-0.6, right(self, z, step)[1])
     )
-    broken = watched("A1, below", LinUCB(), 0, (2000,))[0].bound
+    broken = watched("A1, below", LinUCB(exploration="theorem"), 0, (2000,))[0].bound
     assert honest >= best("A1, below") > broken
 
 
@@ -183,7 +184,7 @@ def covered(world: str, base: Any, seeds: int, times: tuple[int, ...]) -> tuple[
     return inside.mean(axis=0), off.mean(axis=0)
 
 
-ABOUT = [("A2", LinUCB()), ("music", LinUCB(exploration=0.1, ridge=0.1))]
+ABOUT = [("A2", LinUCB(exploration="theorem")), ("music", LinUCB(exploration=0.1, ridge=0.1))]
 
 
 @pytest.mark.parametrize(("world", "base"), ABOUT, ids=["A2", "music"])
@@ -215,7 +216,7 @@ def test_the_gap_of_the_certificates_is_part_of_the_interval() -> None:
     # In A1 f has its kink where it is best, so that certificates are above f* by far more than the
     # standard error of anything: 30 times as much. The gap is seen, and covers it.
     environment, f = WORLDS["A1"]
-    policy, problem = FrankWolfe(f, LinUCB()), environment.problem()
+    policy, problem = FrankWolfe(f, LinUCB(exploration="theorem")), environment.problem()
     state, rng = policy.init(problem), stream(0, "policy")
     tables = environment.init(rng)
     for t in range(3000):
@@ -304,7 +305,7 @@ def test_a_reward_that_never_came_has_an_interval() -> None:
     """One event in 1,500 decisions: three runs in five see none after 800."""
     for seed in range(5):
         problem = Problem.arms(1, {"r": (0, 1)}, parameter_norm=1.0)
-        agent = Agent(FrankWolfe(Linear([1.0]), LinUCB()), problem, seed=seed)
+        agent = Agent(FrankWolfe(Linear([1.0]), LinUCB(exploration="theorem")), problem, seed=seed)
         rng = np.random.default_rng(seed)
         for _ in range(800):
             agent.update(agent.act([[1.0]]), [float(rng.random() < 1.0 / 1500.0)])
@@ -332,7 +333,7 @@ def two_contexts(delay: int, horizon: int, seed: int, share: float = 0.5) -> lis
     f* = .1 + .8 share, whatever is done.
     """
     problem = Problem.arms(2, {"r": (0, 1)}, parameter_norm=1.0)
-    agent = Agent(FrankWolfe(Linear([1.0]), LinUCB()), problem, seed=seed)
+    agent = Agent(FrankWolfe(Linear([1.0]), LinUCB(exploration="theorem")), problem, seed=seed)
     rng = np.random.default_rng(seed)
     waiting: list[tuple[int, Any, float]] = []
     reports = []

@@ -21,7 +21,7 @@ MUSIC = (FactorModel(12, 8, dcg(3), n_factors=2), TwoSided(GiniEquality(), beta=
 
 
 def played(world: Any, f: Any, rounds: int, seed: int, looks: tuple[int, ...]) -> list[Live]:
-    agent = fw.Agent(FWLinUCBRank(f), world.problem(), seed=seed)
+    agent = fw.Agent(FWLinUCBRank(f, exploration="theorem"), world.problem(), seed=seed)
     state = world.init(stream(seed, "world"))
     contexts, noise = stream(seed, "contexts"), stream(seed, "noise")
     found = []
@@ -34,7 +34,10 @@ def played(world: Any, f: Any, rounds: int, seed: int, looks: tuple[int, ...]) -
     return found
 
 
-@pytest.mark.parametrize(("world", "f"), [B1, MUSIC], ids=["B1", "music"])
+@pytest.mark.parametrize(
+    ("world", "f"),
+    [pytest.param(*B1, marks=pytest.mark.slow, id="B1"), pytest.param(*MUSIC, id="music")],
+)
 def test_the_guarantee_holds_and_comes_nearer(world: Any, f: Any) -> None:
     for seed in range(8):
         best = fw.optimum(world, f, seed=seed)

@@ -22,7 +22,7 @@ from fairwolfe.truth.known import known
 from fairwolfe.truth.optimum import Optimum, optimum
 
 SEEDS, HORIZON = 12, 1000
-SIZES = pytest.mark.parametrize("n_objectives", [5, 20])
+SIZES = pytest.mark.parametrize("n_objectives", [5, pytest.param(20, marks=pytest.mark.slow)])
 
 
 @cache

@@ -18,8 +18,7 @@ from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.environments import FactorModel, dcg
 from fairwolfe.objectives import GiniEquality, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
-from fairwolfe.simulation.compiled import RankingsRun
-from fairwolfe.simulation.streams import Streams
+from fairwolfe.simulation.run import RankingsRun, Streams
 from fairwolfe.truth import optimum
 
 N_ITEMS, SLOTS, NEW = 40, 5, 39

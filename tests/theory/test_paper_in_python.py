@@ -181,7 +181,7 @@ def theorem(paper: Any = PAPER, objective: str = "gini") -> list[int]:
     regret = paper.ridge_regret(N_FEATURES, NORMS, DIAMETER, 0.5, D_X)
     gamma = paper.theorem_gamma(slope, DIAMETER, regret, delta=0.1)
     ours = paper.SquareCB(N_FEATURES, len(RANGES), gamma, 0.5, LOW, HIGH)
-    theirs = SquareCB(oracle=Ridge(0.5), delta=0.1)
+    theirs = SquareCB(gamma0="theorem", oracle=Ridge(0.5), delta=0.1)
     return follow_arms(paper, case, ours, theirs)
 
 
@@ -302,7 +302,9 @@ def test_an_agent_with_arms_decides_as_the_page_does() -> None:
     mine = PAPER.FrankWolfe(
         case.ours(PAPER), PAPER.LinUCB(N_FEATURES, (HIGH - LOW) / 2.0, NORMS), 3, case.beta0
     )
-    agent = fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB()), PROBLEM, seed=3)  # D_K/L by default
+    agent = fw.Agent(
+        fw.FrankWolfe(GiniWelfare(), LinUCB(exploration="theorem")), PROBLEM, seed=3
+    )  # D_K/L by default
     rng = np.random.default_rng(4)
     for _ in range(STEPS):
         x = rng.uniform(-1.0, 1.0, size=(5, N_FEATURES))
@@ -318,7 +320,9 @@ def test_an_agent_with_rankings_decides_as_the_page_does() -> None:
     case = FAIR["gini equality"]
     base = PAPER.LinUCBRank(N_FEATURES, N_SLOTS, 1.5)
     mine = PAPER.FrankWolfe(case.ours(PAPER), base, N_ITEMS + 1, case.beta0)
-    agent = fw.Agent(FWLinUCBRank(case.theirs, smoothing=case.smoothing), RANKING, seed=3)
+    agent = fw.Agent(
+        FWLinUCBRank(case.theirs, smoothing=case.smoothing, exploration="theorem"), RANKING, seed=3
+    )
     for x, looks, likes in visits():
         decision, ranking = agent.act(x), mine.act(x)
         assert ranking.tolist() == np.array(decision.action).tolist()
@@ -391,7 +395,8 @@ def test_a_mistake_in_the_page_is_seen(mistake: str) -> None:
 def test_another_setting_of_the_library_is_seen(other: dict[str, float]) -> None:
     for settings, seen in (({}, False), (other, True)):
         ours = PAPER.LinUCB(N_FEATURES, (HIGH - LOW) / 2.0, NORMS)
-        theirs = LinUCB(**settings)  # type: ignore[arg-type]
+        chosen: Any = {"exploration": "theorem", **settings}
+        theirs = LinUCB(**chosen)
         with pytest.raises(AssertionError) if seen else nullcontext():
             follow_arms(PAPER, OBJECTIVES["gini"], ours, theirs)
 

@@ -24,7 +24,7 @@ from tests.theory.test_ranking_links import B1, FAIR
 
 LONG = 100_000
 BEST = 0.79334  # f* in B1; rankings for the users alone are .97 worse
-THEOREM = FWLinUCBRank(FAIR, smoothing=Moreau(0.5), ridge=1.0)
+THEOREM = FWLinUCBRank(FAIR, smoothing=Moreau(0.5), ridge=1.0, exploration="theorem")
 
 
 def regrets(policy: Any, seed: int) -> tuple[Vector, Vector]:
@@ -51,13 +51,15 @@ def test_the_regret_is_below_the_bound(seed: int) -> None:
 
 
 def test_the_wrong_sign_is_above_the_bound() -> None:
-    regret, bound = regrets(FWLinUCBRank(Linear((0.0, 0.0, 0.0, -1.0)), ridge=1.0), 0)
+    regret, bound = regrets(
+        FWLinUCBRank(Linear((0.0, 0.0, 0.0, -1.0)), ridge=1.0, exploration="theorem"), 0
+    )
     assert (regret > bound).mean() > 0.3  # 36 % of the checkpoints: all from some t on
     assert regret[-1] > 5.0 * bound[-1]  # 1.28
 
 
 def test_rankings_for_the_users_alone_are_above_the_bound() -> None:
-    regret, bound = regrets(LinUCBRank(ridge=1.0), 0)
+    regret, bound = regrets(LinUCBRank(ridge=1.0, exploration="theorem"), 0)
     assert regret[-1] > 2.0 * bound[-1]  # .84
 
 
@@ -85,15 +87,15 @@ def test_of_finds_the_theorem() -> None:
 @pytest.mark.parametrize("world", [AFFINE, FactorModel(6, 5, dcg(3), n_factors=2), B1])
 def test_of_knows_the_worlds(world: Any) -> None:
     f = TwoSided(GiniEquality(), beta=0.5)
-    bound = bounds.of(FWLinUCBRank(f), world, np.array([1e6, 1e8, 1e10]))
+    bound = bounds.of(FWLinUCBRank(f, exploration="theorem"), world, np.array([1e6, 1e8, 1e10]))
     assert (bound > 0.0).all()
     assert (np.diff(bound) < 0.0).all()
-    assert bounds.of(FWLinUCBRank(f), world, 1e10, tight=True) < bound[-1]
+    assert bounds.of(FWLinUCBRank(f, exploration="theorem"), world, 1e10, tight=True) < bound[-1]
 
 
 def test_a_ranker_alone_has_the_bound_for_users_alone() -> None:
-    assert bounds.of(LinUCBRank(ridge=1.0), B1, LONG) == bounds.of(
-        FWLinUCBRank(UTILITY, ridge=1.0), B1, LONG
+    assert bounds.of(LinUCBRank(ridge=1.0, exploration="theorem"), B1, LONG) == bounds.of(
+        FWLinUCBRank(UTILITY, ridge=1.0, exploration="theorem"), B1, LONG
     )
 
 
@@ -111,8 +113,12 @@ def outside() -> dict[str, tuple[Any, Any, str]]:
     two = replace(AFFINE, rewards=PLAYS_AND_MINUTES)
     arms = fw.environments.Finite.a2()
     return {
-        "Unbiased": (UnbiasedLinUCBRank(), B1, "no theorem.*UnbiasedLinUCBRank"),
-        "FairLearn": (FairLearnRank(0.1), B1, "no theorem.*FairLearnRank"),
+        "Unbiased": (
+            UnbiasedLinUCBRank(exploration="theorem"),
+            B1,
+            "no theorem.*UnbiasedLinUCBRank",
+        ),
+        "FairLearn": (FairLearnRank(0.1, exploration="theorem"), B1, "no theorem.*FairLearnRank"),
         "memory": (replace(fair, memory=50.0), B1, "averages over all time.*memory is 50"),
         "shown": (replace(fair, exposure="shown"), B1, "Section 4.*exposure is 'shown'"),
         "until the last": (replace(fair, exposure="until_last_click"), B1, "Section 4.*until_last"),
@@ -120,11 +126,19 @@ def outside() -> dict[str, tuple[Any, Any, str]]:
         "much exploration": (replace(fair, exploration=2.0), B1, "Lemma 26.*exploration is 2"),
         "swaps": (replace(fair, randomize=0.1), B1, "Proposition 4.*randomize is 0.1"),
         "sampled gradients": (replace(fair, smoothing=Randomized()), B1, "Theorem 12"),
-        "not Lipschitz": (FWLinUCBRank(TwoSided(Nash())), B1, "Assumption 1.*Nash"),
+        "not Lipschitz": (
+            FWLinUCBRank(TwoSided(Nash()), exploration="theorem"),
+            B1,
+            "Assumption 1.*Nash",
+        ),
         "clipped": (fair, CLIPPED, "Assumption 3.*clip"),
         "no norm": (fair, unstated, "Assumption 3.*parameter_norm"),
         "two rewards": (fair, two, "one user-side reward"),
-        "arms": (FrankWolfe(fw.objectives.Minimum(), LinUCBRank()), arms, "no items"),
+        "arms": (
+            FrankWolfe(fw.objectives.Minimum(), LinUCBRank(exploration="theorem")),
+            arms,
+            "no items",
+        ),
     }
 
 

@@ -18,12 +18,11 @@ from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.decision import Choice
 from fairwolfe.environments import FiniteRanking
 from fairwolfe.objectives import Concave, GiniEquality, TwoSided
-from fairwolfe.oracles.linear_state import LOG_DET
+from fairwolfe.oracles.linear_regression import LOG_DET
 from fairwolfe.ranking import LinUCBRank
 from fairwolfe.ranking.policies import UTILITY
 from fairwolfe.reduction import FrankWolfe
-from fairwolfe.simulation.compiled import RankingsRun
-from fairwolfe.simulation.streams import Streams
+from fairwolfe.simulation.run import RankingsRun, Streams
 from fairwolfe.smoothing import Moreau
 from fairwolfe.truth import optimum
 
@@ -76,11 +75,11 @@ class Flat(LinUCBRank):
 def ranker(world: str, name: str) -> LinUCBRank:
     ridge = WORLDS[world][2]
     made: dict[str, LinUCBRank] = {
-        "LinUCBRank": LinUCBRank(ridge=ridge),
+        "LinUCBRank": LinUCBRank(ridge=ridge, exploration="theorem"),
         "wrong sign": WrongSign(ridge=ridge),
         "flat widths": Flat(ridge=ridge),
         "timid": LinUCBRank(ridge=ridge, exploration=0.1),
-        "small ridge": LinUCBRank(ridge=0.01),
+        "small ridge": LinUCBRank(ridge=0.01, exploration="theorem"),
     }
     return made[name]
 
@@ -389,9 +388,12 @@ def worst_ratios(world: str, base: LinUCBRank) -> Vector:
 
 
 COVERED = [
-    ("B1", LinUCBRank(ridge=1.0)),
-    ("B1", LinUCBRank(ridge=0.01)),  # V_0 says little: the noise has to be covered
-    ("pairs", LinUCBRank(ridge=2.0)),
+    ("B1", LinUCBRank(ridge=1.0, exploration=1.0)),
+    (
+        "B1",
+        LinUCBRank(ridge=0.01, exploration=1.0),
+    ),  # V_0 says little: the noise has to be covered
+    ("pairs", LinUCBRank(ridge=2.0, exploration=1.0)),
 ]
 
 

@@ -14,14 +14,10 @@ import pytest
 import fairwolfe as fw
 from fairwolfe.core.streams import stream
 from fairwolfe.environments import FactorModel
+from fairwolfe.fairness.frontier import Frontier
 from fairwolfe.fairness.metrics import gini_index
-from fairwolfe.fairness.tradeoff import Frontier
-from fairwolfe.lab.build import build
-from fairwolfe.lab.experiment import Experiment
-from fairwolfe.objectives import Concave, GiniEquality, GiniWelfare, TwoSided, Welfare
-from fairwolfe.paper.catalogue import STUDIES
-from fairwolfe.paper.curves import Curves
-from fairwolfe.paper.judges import (
+from fairwolfe.lab.paper.curves import Curves, Truth
+from fairwolfe.lab.paper.judges import (
     FAIR,
     FLOOR,
     PLAIN,
@@ -30,7 +26,10 @@ from fairwolfe.paper.judges import (
     highest_throughout,
     item_side_weighs_more,
 )
-from fairwolfe.paper.truth import Truth
+from fairwolfe.lab.paper.studies import STUDIES
+from fairwolfe.lab.play import build
+from fairwolfe.lab.spec import Experiment
+from fairwolfe.objectives import Concave, GiniEquality, GiniWelfare, TwoSided, Welfare
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.smoothing import Identity, Moreau
 
@@ -88,8 +87,8 @@ def test_equality_costs_five_percent_of_clicks_whoever_ranks() -> None:
 def test_welfare_of_many_items_is_followed_better_without_smoothing() -> None:
     """f after 500 and 20,000 rounds: smoothed 13.7 and 30.9, with an offset 48.6 and 53.9."""
     world, f = fw.environments.make("lastfm-2k"), WELFARE
-    smoothed = FWLinUCBRank(f, smoothing=Moreau(1.0))
-    offset = FWLinUCBRank(WELFARE_FOLLOWED)
+    smoothed = FWLinUCBRank(f, smoothing=Moreau(1.0), exploration="theorem")
+    offset = FWLinUCBRank(WELFARE_FOLLOWED, exploration="theorem")
     values = [
         fw.simulate(policy, world, 20_000, 0, f, [500], scalar_regret=False).value
         for policy in (smoothed, offset)
@@ -100,7 +99,7 @@ def test_welfare_of_many_items_is_followed_better_without_smoothing() -> None:
 
 def test_gini_is_as_in_the_paper_with_fewer_clicks_and_less_exploration() -> None:
     """R6, R7 and R9 have two causes; either alone is not enough."""
-    followed = FWLinUCBRank(GINI, smoothing=Moreau(1.0))
+    followed = FWLinUCBRank(GINI, smoothing=Moreau(1.0), exploration="theorem")
     found = {}
     for share, exploration in ((1.0, 0.1), (0.3, 1.0), (0.3, 0.1)):
         world = fewer_clicks("lastfm-50", share)
@@ -119,7 +118,10 @@ def test_gini_is_as_in_the_paper_with_fewer_clicks_and_less_exploration() -> Non
 
 def test_welf_leads_from_the_start_with_less_exploration() -> None:
     """R8: with exploration 1, Unbiased is ahead of FW in the first hundreds of rounds."""
-    world, followed = fw.environments.make("lastfm-50"), FWLinUCBRank(WELFARE_FOLLOWED)
+    world, followed = (
+        fw.environments.make("lastfm-50"),
+        FWLinUCBRank(WELFARE_FOLLOWED, exploration="theorem"),
+    )
     more, less = (
         highest_throughout(played(world, WELFARE, followed, 0.05, exploration, 300_000, 3))
         for exploration in (1.0, 0.1)

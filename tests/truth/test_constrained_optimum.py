@@ -32,8 +32,8 @@ from fairwolfe.objectives import (
 from fairwolfe.objectives.combine import On, Sum
 from fairwolfe.simulation import simulate
 from fairwolfe.truth import Optimum, known, optimum
-from fairwolfe.truth.multipliers import first_vertices
-from fairwolfe.truth.rows import ALLOWED, Rows
+from fairwolfe.truth.constraints import ALLOWED, HardConstraints
+from fairwolfe.truth.solver import first_vertices
 from tests.truth.test_optimum import Unsupported, solver_s, table
 from tests.truth.test_sweeps import polytope
 
@@ -58,9 +58,8 @@ def beyond(f: Concave, z: Any) -> list[Any]:
             low, high = (np.broadcast_to(np.array(side), (n,)) for side in (f.low, f.high))
             return [low[i] - z[i] for i in range(n)] + [z[i] - high[i] for i in range(n)]
         case ByGroup():
-            groups = list(dict.fromkeys(f.labels))
-            members = [[i for i, label in enumerate(f.labels) if label == g] for g in groups]
-            return beyond(f.objective, cp.hstack([sum(z[i] for i in each) for each in members]))
+            members = f.map.toarray()
+            return beyond(f.objective, members @ z)
         case On():
             return beyond(f.objective, cp.hstack([z[i] for i in f.positions()]))
         case Sum():
@@ -391,7 +390,7 @@ def test_a_direction_of_the_rows_bounds_every_violation(seed: int) -> None:
         return world.support(arrays, g)
 
     f = (AtLeast(0.8).on(1, 2, 3, 4) + AtMost(0.3).on(0)).bind(world.problem())
-    rows = Rows(f, world.problem(), support)
+    rows = HardConstraints(f, world.problem(), support)
     points = np.array([support(g)[1] for g in rng.standard_normal((200, 5))])
     mixed = rng.dirichlet(np.ones(200), 500) @ points
     least = min(f.violation(z) for z in mixed)

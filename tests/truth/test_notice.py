@@ -9,7 +9,7 @@ import pytest
 
 from fairwolfe.objectives import Minimum
 from fairwolfe.truth import optimum
-from fairwolfe.truth.notice import Notice
+from fairwolfe.truth.optimum import Notice
 from tests.truth.test_optimum import Unsupported
 
 
@@ -25,7 +25,7 @@ def test_the_time_left_is_shown_on_a_terminal(
     now = [0.0]
     stream = Terminal() if terminal else io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
-    monkeypatch.setattr("fairwolfe.truth.notice.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     monkeypatch.setenv("FAIRWOLFE_QUIET", quiet)
     notice = Notice("looking for the optimum", 10)
     for _ in range(5):
@@ -46,7 +46,7 @@ def test_the_search_for_an_optimum_shows_it(monkeypatch: pytest.MonkeyPatch) -> 
     ticks = itertools.count()
     stream = Terminal()
     monkeypatch.setattr("sys.stderr", stream)
-    monkeypatch.setattr("fairwolfe.truth.notice.time.monotonic", lambda: float(next(ticks)))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(ticks)))
     monkeypatch.setenv("FAIRWOLFE_QUIET", "")
     optimum(Unsupported(5, 4, 3), Minimum(), tolerance=0.2)
     assert "looking for the optimum on 250 contexts: 3 of " in stream.getvalue()

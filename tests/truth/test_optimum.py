@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -35,7 +36,8 @@ from fairwolfe.objectives import (
 from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.objectives.threshold import Penalised
 from fairwolfe.simulation import simulate
-from fairwolfe.truth import known, multipliers, optimum, planes
+from fairwolfe.truth import known, optimum
+from fairwolfe.truth.solver import CuttingPlanes, Multipliers, solve
 from tests.objectives.test_prox import expression
 
 MODULE = import_module("fairwolfe.truth.optimum")  # the package has the function's name here
@@ -161,9 +163,8 @@ def test_the_optimum_with_twenty_rewards() -> None:
         u = cp.Variable(10)
         exact = solved(f, theta @ (1.0 + largest_of_normals(50) * u) / 10.0, [cp.norm(u) <= 1.0])
         if isinstance(f, TwoSided):  # its problem would be a ranking: straight to the method
-            found = multipliers.maximise(
-                lambda g: environment.support(theta, g), f, 20, 1e-7, 1e-7, 500
-            )
+            support = partial(environment.support, theta)
+            found = solve(support, Multipliers(support, f, 20), 1e-7, 1e-7, 500)
             value, upper = found.value, found.upper_bound
         else:
             best = optimum(environment, f, seed=2)
@@ -297,7 +298,8 @@ def test_bounds_are_valid_however_early_it_stops() -> None:
     exact = optimum(MUSIC, f)
     gaps = []
     for calls in range(3, 12):
-        found = multipliers.maximise(lambda g: MUSIC.support(theta, g), f, 5, 1e-12, 1e-12, calls)
+        support = partial(MUSIC.support, theta)
+        found = solve(support, Multipliers(support, f, 5), 1e-12, 1e-12, calls)
         assert found.calls == calls
         assert found.value <= exact.upper_bound
         assert found.upper_bound >= exact.value
@@ -316,7 +318,7 @@ def test_cutting_planes_agree(name: str) -> None:
     f = OBJECTIVES[name]
     theta = MUSIC.init(stream(0, "world"))
     best = optimum(MUSIC, f)
-    found = planes.maximise(lambda g: MUSIC.support(theta, g), f, 5, 1e-5, 200)
+    found = solve(partial(MUSIC.support, theta), CuttingPlanes(f, 5), 1e-5, 1e-5, 200)
     scale = max(1.0, abs(best.value))
     assert found.upper_bound - found.value <= 1e-5 * scale
     assert found.value <= best.upper_bound
@@ -475,7 +477,7 @@ def test_the_known_world_is_played_to_its_optimum() -> None:
 def test_the_known_world_by_hand() -> None:
     environment = Finite.a2()
     world = environment.init(stream(0, "world"))
-    policy = known(environment, Minimum()).meet(world)
+    policy = known(environment, Minimum()).in_world(world)
     state = policy.init(environment.problem())
     rng, noise = stream(0, "contexts"), stream(0, "noise")
     for t in range(300):

@@ -12,7 +12,7 @@ import pytest
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.streams import stream
 from fairwolfe.environments import FactorModel, FiniteRanking, dcg
-from fairwolfe.environments.rankings import RankingArrays
+from fairwolfe.environments.world import RankingArrays
 from fairwolfe.errors import NumericalFailure
 from fairwolfe.objectives import (
     AtLeast,
@@ -31,7 +31,7 @@ from fairwolfe.objectives import (
     Welfare,
 )
 from fairwolfe.objectives.leaves import Leaves
-from fairwolfe.truth import multipliers, optimum, sweeps
+from fairwolfe.truth import optimum, solver, sweeps
 from tests.truth.test_optimum import solver_s
 
 MODULE = import_module("fairwolfe.truth.optimum")  # the package has the function's name here
@@ -187,7 +187,7 @@ def test_a_world_of_fifty_users_and_items(name: str) -> None:
     assert best.gap <= 1e-4 * scale  # at most 4e-6
     assert f.value(best.average) == best.value
     support = partial(MUSIC.support, world)
-    other = multipliers.maximise(support, f, 51, 1e-2, 1e-2, 2000)
+    other = solver.solve(support, solver.Multipliers(support, f, 51), 1e-2, 1e-2, 2000)
     assert other.value <= best.upper_bound
     assert best.value <= other.upper_bound
     # What can be reached by best rankings, mixed with the optimum, is below the bound.
@@ -229,7 +229,7 @@ def test_certificates_hold_at_any_width(name: str, width: float) -> None:
         settled = leaves.touch(y)[0]
         leaves.widen([width] * len(leaves.leaves))
         g, p = leaves.touch(y - leaves.reach * settled)
-        intercept, slope = multipliers.majorant(leaves, g, p)
+        intercept, slope = solver.majorant(leaves, g, p)
         for z in rng.uniform(0.01, 0.2, (20, 51)):
             assert f.value(z) <= intercept + slope @ z
 

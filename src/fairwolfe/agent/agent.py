@@ -3,46 +3,62 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from itertools import takewhile
 from typing import Any, NoReturn
 
 import numpy as np
 
-from fairwolfe.agent.base import KEY, Leaving, Undo, logger, one_of
-from fairwolfe.agent.contexts import Contexts
-from fairwolfe.agent.ledger import Entry, Ledger, require_decision
-from fairwolfe.agent.names import ArmNames, Keys, arm_names, has_keys, keyed
-from fairwolfe.agent.options import (
+from fairwolfe.agent.file import KEY, AgentFile
+from fairwolfe.agent.inputs import (
+    Names,
+    Options,
     context_options,
-    feedback_options,
+    contexts_with_options,
+    logger,
     many,
-    node_number,
+    one_of,
 )
-from fairwolfe.agent.saving import Saving
+from fairwolfe.agent.ledger import Entry, Ledger, require_decision
+from fairwolfe.agent.names import (
+    ItemKeys,
+    arm_names,
+    has_keys,
+    keyed,
+    require_attributes,
+    without_attributes,
+)
 from fairwolfe.core.arrays import Vector
-from fairwolfe.core.catalogue import sizes
+from fairwolfe.core.candidates import item_features, sizes
 from fairwolfe.core.decision import Batch, Decision
-from fairwolfe.core.feedback import Shown, as_column, one_for_each
+from fairwolfe.core.feedback import (
+    Shown,
+    StageAnswer,
+    as_column,
+    one_for_each,
+    stage_answers,
+)
 from fairwolfe.core.interrupts import uninterrupted
-from fairwolfe.core.kinds import Answer, Answers, Stack
-from fairwolfe.core.problem import Problem, whole_number
+from fairwolfe.core.kinds import Answer, Answers, Stack, finite_number
+from fairwolfe.core.problem import Problem, is_whole, whole_number
 from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import FairwolfeError, InvalidInput, NumericalFailure
-from fairwolfe.kinds.rewards import finite_number
 from fairwolfe.objectives import Concave
+from fairwolfe.objectives.two_sided import grouped_by
 from fairwolfe.ranking.policies import as_policy
 from fairwolfe.reduction.live import Live
-from fairwolfe.reduction.policy import PolicyRunning
-
-__all__ = ["Agent"]
+from fairwolfe.reduction.running import PolicyRunning, Running
 
 _DRIFT = 1e-6  # of the kept inverse between two refreshes; more is worth a warning
 _DRIFT_CHECK = 1024  # answers between two checks of the drift
+_MOST_NODES = 2**32 - 1
+
+Pieces = list[tuple[Batch, Any]]  # decisions with what was observed after each
 
 
-class Agent(Contexts, Saving):
+class Agent(AgentFile):
     """A policy with its state and its generator: it acts, and learns from feedback.
 
     Feedback may come late and in any order, once for each decision: an error changes
@@ -55,7 +71,9 @@ class Agent(Contexts, Saving):
 
     Parameters
     ----------
-    policy: such as ``FrankWolfe(objective, base)``
+    policy: such as ``FrankWolfe(objective, base)``; or an objective alone: the policy that is
+        recommended for it, ``FrankWolfe(objective, LinUCB())`` for arms and
+        ``FWLinUCBRank(objective)`` for rankings
     problem: what is decided, and the rewards with their ranges
     seed: of the policy's draws, a whole number of at least 0. Decision n draws the same numbers
         whatever came before it
@@ -63,17 +81,17 @@ class Agent(Contexts, Saving):
     expires: after so many further decisions one that has no feedback yet gets none any more: what
         was expected of it is removed, and feedback raises an error. None: never
     items: for rankings, the features of the items by id, (n_items, features of an item): contexts
-        then need the user alone. A mapping key -> features, or pairs, gives the items keys, texts
-        by which they may be named wherever ids may
-    arms: the names of the arms, in the order of every context
+        then need the user alone. `fw.Item(features, maker="acme")` gives an item attributes, by
+        which `ByGroup(objective, by="maker")` makes groups. A mapping key -> features, or pairs,
+        gives the items keys, texts by which they may be named wherever ids may
+    arms: the names of the arms, in the order of every context; a context that is a mapping name ->
+        features has exactly these, in any order
     token: what the ids of its decisions begin with, instead of a random text: for who keeps a log
         of all that an agent does, and does it again after a restart, under the same ids
 
-    >>> from fairwolfe import FrankWolfe
-    >>> from fairwolfe.bandits import LinUCB
     >>> from fairwolfe.objectives import Minimum
     >>> problem = Problem.arms(2, {"clicks": (0, 1), "saves": (0, 1)})
-    >>> agent = Agent(FrankWolfe(Minimum(), LinUCB()), problem)
+    >>> agent = Agent(Minimum(), problem)
     >>> first, second = agent.act([[1.0, 0.0], [0.0, 1.0]]), agent.act([[0.0, 1.0]])
     >>> agent.update(second, {"clicks": 1, "saves": 0})
     >>> agent.update(first, [0.0, 1.0])
@@ -97,16 +115,28 @@ class Agent(Contexts, Saving):
     ) -> None:
         if not isinstance(problem, Problem):
             raise InvalidInput(f"the problem is {problem!r}; make it with Problem.arms(...)")
-        policy = as_policy(policy)
+        policy = as_policy(policy, problem)
         self._expires = None if expires is None else whole_number("expires", expires)
-        self._draws = Numbered.of(seed, "policy", node_number(node))
-        called: ArmNames | Keys | None = None if arms is None else arm_names(arms, problem)
-        ledger = Ledger(token)
-        running = PolicyRunning.of(policy, problem)
+        node = whole_number("node", node, 0)
+        if node > _MOST_NODES:
+            raise InvalidInput(
+                f"node is {node}; give the number of the process, from 0 to {_MOST_NODES:,}"
+            )
+        self._draws = Numbered.of(seed, "policy", node)
+        called: Names = None if arms is None else arm_names(arms, problem)
+        ledger = Ledger(token, problem.n_stages)
+        attributes: list[dict[str, str]] = []
         if items is not None:
+            items, attributes = without_attributes(items)
             if has_keys(items):
                 keys, items = keyed(items, sizes(problem)[1])
-                called = Keys(keys)
+                called = ItemKeys(keys)
+            if attributes and problem.n_items:
+                items = item_features(items, problem, problem.n_items)
+                names = called.all if isinstance(called, ItemKeys) else range(len(items))
+                require_attributes(grouped_by(policy.followed), names, attributes)
+        running = PolicyRunning.of(policy, problem, attributes)
+        if items is not None:
             running = running.keep_items(items)
         # Who gives a token keeps a log of his own, and needs the same bytes from it again.
         key = secrets.token_bytes(KEY) if token is None else blake2b(token.encode()).digest()[:KEY]
@@ -141,28 +171,31 @@ class Agent(Contexts, Saving):
             with self._lock:
                 called = self._called
                 if called is not None or type(context) is not np.ndarray:
-                    context, options, called = self._plain(context, options)
-                given = self._given(context, options)
-                if self._unfinished():
-                    self._recover()
-                rows = self._decided(given)
-                names = None if called is None else (called.all,)
-                batch = Batch(rows, self._ledger.token, self._key, None, names)
-                if self._log is not None:
-                    self._remember(self._ledger.issued, context, given, called)
-                self._issue(batch, made)
-                return Decision.of(batch, 0)
+                    context, options, called = self._numbered(context, options)
+                given = self._read_context(context, options)
+                self._recover()
+                self._act_one(context, given, called, made)
+                return Decision.of(made[0], 0)
         except BaseException:
             self._abandon(made)
             raise
 
-    def _decided(self, given: Any, **how: Any) -> Any:
+    def _act_one(self, context: Any, given: Any, called: Names, made: list[Batch]) -> None:
+        """Decide for a checked context and issue the decision, which is added to `made`."""
+        batch = self.batch(self._decide(given))
+        if called is not None:
+            batch.names = (called.all,)
+        if self._log is not None:
+            self._remember(self._log, context, given, called)
+        self._issue(batch, made)
+
+    def _decide(self, given: Any, **how: Any) -> Any:
         """The rows of the next decisions, for a checked context or a stack of them; only reads.
 
         A state that has become useless is rebuilt, not silently, and asked once more.
         """
         ledger, running = self._ledger, self._running
-        if ledger.answered >= self._check_at:
+        if ledger.t >= self._check_at:
             self._warn_of_drift()
         decide = running.decide_stack if type(given) is Stack else running.decide
         self._draws.number = first = ledger.issued
@@ -203,42 +236,38 @@ class Agent(Contexts, Saving):
             this call; False: all are made from the state before the call
         candidates, blocked, pinned: as in `act`, for all contexts, or a list with those of each
         """
-        given, options = self._asked(contexts, advance, candidates, blocked, pinned)
+        given, options = contexts_with_options(contexts, advance, candidates, blocked, pinned)
         if len(given) == 0:
             return []
         made: list[Batch] = []
         try:
             with self._lock:
-                stack, called = self._stacked(given, options, note=True)
+                stack, called = self._read_contexts(given, options, warn=True)
                 self._recover()
                 counts = getattr(self._running.policy, "anticipate", True) and advance is not False
                 in_turn = isinstance(self._running, PolicyRunning)
+                # One by one for policies in Python, and where decisions expire on the way.
                 if in_turn or (counts and self._expires_within(stack.rows)):
-                    return self._act_each(stack, given, called, made)
-                rows = self._decided(stack, advance=advance)
+                    for i in range(stack.rows):
+                        own = None if called is None else called[i]
+                        self._act_one(given[i], self._given(stack, i), own, made)
+                    (batch,) = Batch.merged(made)
+                    return batch
+                batch = self._proposed(stack, called, advance=advance)
                 if self._log is not None:
-                    self._remember_many(stack, given, called)
-                batch = Batch(rows, self._ledger.token, self._key, None, _names(called))
+                    self._remember_many(self._log, stack, given, called)
                 self._issue(batch, made)
                 return batch
         except BaseException:
             self._abandon(made)
             raise
 
-    def _act_each(
-        self, stack: Stack, contexts: Any, called: Sequence[Any] | None, made: list[Batch]
-    ) -> Batch:
-        """One by one: for policies in Python, and where decisions expire on the way."""
-        for i in range(stack.rows):
-            given = self._kind.single(stack, i) if self._reads else stack.given[i]
-            own = None if called is None else called[i]
-            names = None if own is None else (own.all,)
-            batch = Batch(self._decided(given), self._ledger.token, self._key, None, names)
-            if self._log is not None:
-                self._remember(self._ledger.issued, contexts[i], given, own)
-            self._issue(batch, made)
-        (whole,) = Batch.merged(made)
-        return whole
+    def _proposed(self, stack: Stack, called: Sequence[Names] | None, **how: Any) -> Batch:
+        """Decisions for contexts that were read together; nothing changes."""
+        batch = self.batch(self._decide(stack, **how))
+        if called is not None:
+            batch.names = [one and one.all for one in called]
+        return batch
 
     def propose(
         self,
@@ -268,23 +297,22 @@ class Agent(Contexts, Saving):
         """
         if not (isinstance(tolerance, float | int) and 0.0 <= tolerance <= 1.0):
             raise InvalidInput(f"tolerance is {tolerance!r:.80}; give a number from 0 to 1")
-        given, options = self._asked(contexts, advance, candidates, blocked, pinned)
+        given, options = contexts_with_options(contexts, advance, candidates, blocked, pinned)
         if len(given) == 0:
             return []
         with self._lock:
-            stack, called = self._stacked(given, options, note=False)
+            stack, called = self._read_contexts(given, options, warn=False)
             self._recover()
-            how: dict[str, Any] = {"explain": explain, "tolerance": tolerance}
-            rows = self._decided(stack, advance=advance, **how)
-            return Batch(rows, self._ledger.token, self._key, None, _names(called))
+            how: Options = {"advance": advance, "explain": explain, "tolerance": tolerance}
+            return self._proposed(stack, called, **how)
 
     def check(
         self, contexts: Any, *, candidates: Any = None, blocked: Any = None, pinned: Any = None
     ) -> None:
         """Raise the InvalidInput that `propose` would raise for these; nothing is decided."""
-        given, options = self._asked(contexts, None, candidates, blocked, pinned)
+        given, options = contexts_with_options(contexts, None, candidates, blocked, pinned)
         with self._lock:
-            self._stacked(given, options, note=False)
+            self._read_contexts(given, options, warn=False)
 
     def issue(self, decisions: Sequence[Decision]) -> None:
         """Decisions of `propose` are made from now on: they are open, and wait for their feedback.
@@ -296,11 +324,8 @@ class Agent(Contexts, Saving):
             self._recover()
             ledger = self._ledger
             for batch in self._batches("decisions", decisions):
-                first = ledger.issued
-                numbers = batch.numbers.tolist()
-                if batch.token != ledger.token or numbers != list(
-                    range(first, first + len(numbers))
-                ):
+                expected = range(ledger.issued, ledger.issued + len(batch))
+                if batch.token != ledger.token or batch.numbers.tolist() != list(expected):
                     raise InvalidInput(
                         f"decisions {batch.id(0)!r} to {batch.id(len(batch) - 1)!r} are to be "
                         f"issued, and the next is {ledger.next_id()!r}; issue what propose "
@@ -336,18 +361,26 @@ class Agent(Contexts, Saving):
             self._expire_old()
 
     def _open(self, batch: Batch, made: list[Batch]) -> None:
-        ledger = self._ledger
-        self._issuing = batch
+        self._undo = partial(self._rollback_open, batch)
         try:
             self._running.open_rows(batch.rows)
         except Exception:  # it raised, and nothing has changed
-            self._issuing = None
+            self._undo = None
             raise
         if self._expires is not None:
             self._young.update(dict.fromkeys(batch.numbers.tolist(), batch))
         made.append(batch)
-        ledger.issued += len(batch.rows.head)
-        self._issuing = None
+        self._ledger.issued += len(batch.rows.head)
+        self._undo = None
+
+    def _rollback_open(self, batch: Batch) -> None:
+        """Take decisions out of the open ones that the ledger has not issued."""
+        head = batch.rows.head
+        if head["number"].item(0) >= self._ledger.issued:
+            if 0 <= head["place"].item(0) < self._running.issued:
+                self._running.withdraw(batch.rows)
+            for number in batch.numbers.tolist():
+                self._young.pop(number, None)
 
     def _abandon(self, made: list[Batch]) -> None:
         """Decisions that were issued, and that an interrupt kept from the caller, expire: nobody
@@ -380,31 +413,39 @@ class Agent(Contexts, Saving):
         instead; for rankings 0. only, which also means that nothing was exposed if `exposed` is
         left out.
 
+        Where rewards arrive in stages (`Problem.arms(..., stages=)`), a mapping answers the stages
+        that it names, each whole and once, in any order.
+
         Rewards outside their declared range are learnt as they are, counted and warned of once.
         """
-        options = feedback_options(exposed, clicked, missing)
-        with self._lock:
-            try:
-                if self._unfinished():
-                    self._recover()
-                entry, running = self._ledger.entry(decision), self._running
-                batch, action = decision.batch, decision.action
-                if batch.key is not self._key:
-                    self._verify(batch)
-                if self._called is not None:
-                    options |= self._shown_names(action)
-                answer = running.kind.read_feedback(action, reward, **options)
-                if answer.outside:  # before anything is written: a warning may have become an error
-                    self._warn_outside(answer.outside)
-                pieces = [(batch, as_column(answer.observation))]
-                outside = int(answer.outside != "")
-                if running.atomic:
-                    self._apply([entry], pieces, outside)
-                    return
-            except FairwolfeError:
-                self._refused += 1
-                raise
-        self._learn_in_python(pieces, outside)
+        options = _feedback_options(exposed, clicked, missing)
+        self._learn(self._read_one, decision, reward, options)
+
+    def _read_one(self, decision: Decision, reward: Any, options: Options) -> _Checked:
+        """One answer, checked, with its entry; see `_read_all`."""
+        ledger = self._ledger
+        entry, batch, action = ledger.waiting_entry(decision), decision.batch, decision.action
+        self._verify(batch)
+        answer = self._kind.read_feedback(action, reward, **options, **self._shown_names(action))
+        entries, pieces = [entry], [(batch, as_column(answer.observation))]
+        if ledger.stages > 1:
+            parts = self._parts(decision, answer.reward, {})
+            entries = [ledger.entry(decision, part.stage) for part in parts]
+            pieces = [(batch, part) for part in parts]
+        if answer.outside:  # before anything is written: a warning may have become an error
+            self._warn_outside(answer.outside)
+        return entries, pieces, int(answer.outside != "")
+
+    def _parts(
+        self, decision: Decision, reward: Vector, known: dict[int, Vector]
+    ) -> list[StageAnswer]:
+        """The stages that a reward answers, NaN elsewhere; known: of decisions given before it."""
+        number, before = decision.number, None
+        if self._ledger.issued_here(decision):  # others may have the same number
+            before = known.get(number, self._known.get(number))
+        parts = stage_answers(self.problem.stage_starts, reward, before)
+        known[number] = parts[-1].rewards[0]
+        return parts
 
     def read_feedback(
         self,
@@ -418,7 +459,7 @@ class Agent(Contexts, Saving):
         """What `update` would learn from, checked; nothing changes."""
         require_decision(decision)
         with self._lock:
-            options = feedback_options(exposed, clicked, missing)
+            options = _feedback_options(exposed, clicked, missing)
             options |= self._shown_names(decision.action)
             return self._kind.read_feedback(decision.action, reward, **options)
 
@@ -432,72 +473,97 @@ class Agent(Contexts, Saving):
         Rewards may be one array (decisions, rewards), or for rankings a `Shown` of arrays
         (decisions, slots) and (decisions, slots, rewards); with a `Batch` they are one kernel call.
         """
-        options = {} if missing is None else {"missing": finite_number("missing", missing)}
-        with self._lock:
-            try:
-                if self._unfinished():
-                    self._recover()
-                batches = self._batches("decisions", decisions)
-                pieces, entries, outside = self._answered(batches, rewards, options)
-                if not entries:
-                    return
-                if self._running.atomic:
-                    self._apply(entries, pieces, outside)
-                    return
-            except FairwolfeError:
-                self._refused += 1
-                raise
-        self._learn_in_python(pieces, outside)
+        options = _feedback_options(None, None, missing)
+        self._learn(self._read_all, decisions, rewards, options)
 
-    def _learn_in_python(self, pieces: list[tuple[Batch, Any]], outside: int) -> None:
-        """For policies that learn in Python, where an interrupt could come between two lines: in a
-        separate thread, which takes the lock itself.
+    def _learn(self, read: Callable[..., _Checked], *given: Any) -> None:
+        """Check answers by `read` and apply them. Policies that learn in Python, where an interrupt
+        could come between two lines, do so in a separate thread, which takes the lock itself.
         """
 
-        def work() -> None:
+        def work() -> None:  # of one stage: others are learnt by one call
             with self._lock:
-                try:
-                    self._recover()
-                    entries = [one for batch, _ in pieces for one in self._ledger.entries(batch)]
+                self._recover()
+                entries = [one for batch, _ in pieces for one in self._ledger.entries(batch)]
+                self._apply(entries, pieces, outside)
+
+        try:
+            with self._lock:
+                self._recover()
+                entries, pieces, outside = read(*given)
+                if self._running.atomic or not entries:
                     self._apply(entries, pieces, outside)
-                except FairwolfeError:
-                    self._refused += 1
-                    raise
+                    return
+            uninterrupted(work)
+        except FairwolfeError:
+            with self._lock:
+                self._refused += 1
+            raise
 
-        uninterrupted(work)
-
-    def _answered(
-        self, batches: list[Batch], rewards: Any, options: dict[str, Any]
-    ) -> tuple[list[tuple[Batch, Any]], list[Entry], int]:
-        """Batches with what was observed after each, checked; their entries; how many rewards are
-        out of range.
+    def _read_all(self, decisions: Any, rewards: Any, options: Options) -> _Checked:
+        """Answers, checked: the entries of the decisions, batches with what was observed after
+        each, and how many rewards are out of range.
         """
+        batches = self._batches("decisions", decisions)
         rewards = one_for_each(rewards, sum(map(len, batches)))
-        pieces: list[tuple[Batch, Any]] = []
+        pieces: Pieces = []
         entries: list[Entry] = []
         outside, start = 0, 0
+        known: dict[int, Vector] = {}
         for batch in batches:
-            entries += self._ledger.entries(batch, start)
+            if self._ledger.stages == 1:
+                entries += self._ledger.entries(batch, start)
             self._verify(batch)
             part = _part(rewards, start, start + len(batch))
             answers = self._read_many(batch, part, options, start)
             outside += answers.outside
-            pieces.append((batch, answers.observation))
+            if self._ledger.stages == 1:
+                pieces.append((batch, answers.observation))
+            else:
+                entries += self._add_stages(batch, answers.observation, known, pieces, start)
             start += len(batch)
         if len(set(entries)) < len(entries):
             place = next(i for i, entry in enumerate(entries) if entry in entries[:i])
-            again = [batch.id(i) for batch in batches for i in range(len(batch))][place]
+            again = [batch.id(i) for batch, _ in pieces for i in range(len(batch))][place]
             raise InvalidInput(
                 f"answer {place}: decision {again!r} is given twice; its feedback counts once"
             )
-        return pieces, entries, outside
+        return entries, pieces, outside
 
-    def _read_many(
-        self, batch: Batch, rewards: Any, options: dict[str, Any], start: int
-    ) -> Answers:
+    def _add_stages(
+        self, batch: Batch, rewards: Any, known: dict[int, Vector], pieces: Pieces, start: int
+    ) -> list[Entry]:
+        """Add the stages that rewards (decisions, n) answer to the pieces, decision by decision,
+        and give their entries; decisions in a row that answer the same stage are one piece.
+        """
+        entries: list[Entry] = []
+        alike: list[tuple[int, StageAnswer]] = []
+
+        def end() -> None:
+            if alike:
+                first, last = alike[0][0], alike[-1][0]
+                table = np.concatenate([part.rewards for _, part in alike])
+                stage = alike[0][1].stage
+                pieces.append((batch[first : last + 1], StageAnswer(stage, table)))
+                alike.clear()
+
+        for i, decision in enumerate(batch):
+            try:
+                parts = self._parts(decision, rewards[i], known)
+                entries += [self._ledger.entry(decision, part.stage) for part in parts]
+            except InvalidInput as error:
+                raise InvalidInput(f"answer {start + i}: {error}") from error
+            for part in parts:
+                if alike and (alike[-1][1].stage != part.stage or alike[-1][0] != i - 1):
+                    end()
+                alike.append((i, part))
+        end()
+        return entries
+
+    def _read_many(self, batch: Batch, rewards: Any, options: Options, start: int) -> Answers:
         """Feedback to decisions made together, by column."""
         kind, each = self._kind, []
-        named = isinstance(self._called, Keys) and isinstance(rewards, list)
+        named = isinstance(self._called, ItemKeys) and isinstance(rewards, list)
         if not isinstance(rewards, Shown) and (options or named):
             each = [{**options, **self._shown_names(one)} for one in batch.actions]
         try:
@@ -519,7 +585,7 @@ class Agent(Contexts, Saving):
         `Shown` of columns.
         """
         with self.held():
-            self._undo = self._copied([], 0)
+            self._undo = self._rollback_to_here()
             try:
                 self._running.study(rows, observation)
                 self._undo = None
@@ -527,92 +593,105 @@ class Agent(Contexts, Saving):
                 self._recover()
                 raise
 
-    def _apply(self, entries: list[Entry], pieces: list[tuple[Batch, Any]], outside: int) -> None:
+    def _apply(self, entries: list[Entry], pieces: Pieces, outside: int) -> None:
         """Learn answers that were checked; all of them or none. Under the lock."""
+        if not entries:
+            return
         ledger, running, log = self._ledger, self._running, self._log
         if log is not None:
             for batch, observation in pieces:
-                log.stage(ledger.token, batch, observation)
-        if len(entries) == 1:
-            seen = self._out_of_range + outside
-            self._undo = undo = Undo(entries, running.t, ledger.answered + 1, seen)
-        else:
-            self._undo = undo = self._copied(entries, outside)
+                staged = isinstance(observation, StageAnswer)
+                log.stage(ledger.token, batch, observation.rewards if staged else observation)
+        # One answer is applied by one call, which shows in `t`, and is finished after an interrupt.
+        seen = self._out_of_range + outside
+        answered = ledger.more(ledger.answered, entries)
+        known = _known_after(pieces, entries)
+        finish = partial(self._finish, sum(running.answered), entries, answered, seen, known)
+        self._undo = finish if len(entries) == 1 else self._rollback_to_here()
         try:
             beyond = [i for i, (_, token) in enumerate(entries) if token is not None]
             if beyond:
                 pieces = _counted(pieces, beyond)
             for batch, observation in pieces:
                 running.learn(batch.rows, observation)
-            self._finish(undo)
+            finish()
+            self._undo = None
             if log is not None:
                 log.settle(ledger, self._mark(), self._header)
         except BaseException:
             self._recover()
             raise
 
-    def _copied(self, entries: list[Entry], outside: int) -> Undo:
-        """All that several answers may change, as it is now."""
-        ledger, running = self._ledger, self._running
-        answered, seen = ledger.answered + len(entries), self._out_of_range
-        copies = (running.copied(), ledger.copy(), seen)
-        return Undo(entries, running.t, answered, seen + outside, *copies)
+    def _finish(
+        self,
+        t: int,
+        entries: list[Entry],
+        answered: tuple[int, ...],
+        outside: int,
+        known: dict[int, Vector],
+    ) -> None:
+        """Note that answers were applied, where the policy has learnt since t answers; once more
+        does no harm.
+        """
+        if sum(self._running.answered) > t:
+            self._ledger.mark(entries, answered)
+            self._out_of_range = outside
+            for number, rewards in known.items():
+                if self._ledger.waits(number):
+                    self._known[number] = rewards
+                else:
+                    self._known.pop(number, None)
 
-    def _finish(self, undo: Undo) -> None:
-        """Note that answers were applied; once more does no harm."""
-        self._ledger.mark(undo.entries, undo.answered)
-        self._out_of_range = undo.outside
-        self._undo = None
+    def _rollback_to_here(self) -> Callable[[], None]:
+        """What restores all that several answers may change, as it is now."""
+        known = dict(self._known)
+        return partial(
+            self._rollback, self._running.copied(), self._ledger.copy(), self._out_of_range, known
+        )
 
-    def _unfinished(self) -> bool:
-        """Whether an interrupt has left something half done."""
-        if self._undo is None and self._issuing is None and self._leaving is None:
-            return bool(self._orphans)
-        return True
+    def _rollback(self, state: Any, ledger: Ledger, outside: int, known: dict[int, Vector]) -> None:
+        self._running.restore(state)
+        self._ledger, self._out_of_range, self._known = ledger.copy(), outside, dict(known)
 
     def _recover(self) -> None:
         """Make whole what an interrupt left: one answer is finished, several are rolled back, a
         decision that no caller received is not open any more.
         """
-        undo, issuing, running = self._undo, self._issuing, self._running
-        if issuing is not None:
-            head = issuing.rows.head
-            if head["number"].item(0) >= self._ledger.issued:
-                if 0 <= head["place"].item(0) < running.issued:
-                    running.withdraw(issuing.rows)
-                for number in issuing.numbers.tolist():
-                    self._young.pop(number, None)
-            self._issuing = None
-        if self._leaving is not None:
-            self._finish_leaving(self._leaving)
+        if self._undo is None and not self._orphans and self._log is None:
+            return
+        if self._undo is not None:
+            self._undo()
+            self._undo = None
         while self._orphans:
             for decision in self._orphans[-1]:
-                if self._ledger.waits(decision.number):
-                    self._leave((decision.number, None), decision.batch)
+                self._withdraw(decision.number, decision.batch)
                 self._young.pop(decision.number, None)
             self._orphans = self._orphans[:-1]
-        if undo is not None and undo.ledger is not None:
-            running.restore(undo.state)
-            self._ledger, self._out_of_range = undo.ledger.copy(), undo.outside_before
-        elif undo is not None and running.t > undo.t:
-            self._finish(undo)
-        self._undo = None
         if self._log is not None:
             self._log.settle(self._ledger, self._mark(), self._header)
 
-    def expire(self, decision: Decision) -> None:
+    def expire(self, decision: Decision, stage: int | str | None = None) -> None:
         """A decision gets no feedback any more: what was expected of it is taken back, and feedback
         raises an error from now on.
+
+        stage: where rewards arrive in stages, the one that gets none, by its number or by one of
+        its rewards; None: all that the decision waits for.
         """
         with self.held():
-            entry = self._ledger.entry(decision)
+            ledger = self._ledger
+            if stage is None:
+                entry = ledger.waiting_entry(decision)
+                stages = ledger.waiting(decision.number)
+            else:
+                stages = [_stage_of(stage, self.problem)]
+                entry = ledger.entry(decision, stages[0])
             self._verify(decision.batch)
             if entry[1] is not None:
                 raise InvalidInput(
                     f"decision {decision.id!r} was made after the file that this agent was loaded "
                     "from, so nothing is expected of it; give its feedback, or leave it"
                 )
-            self._leave(entry, decision.batch)
+            self._withdraw(decision.number, decision.batch, stages)
 
     def _expires_within(self, rows: int) -> bool:
         """Whether a decision expires before the last of so many is made: then it must not count for
@@ -629,28 +708,46 @@ class Agent(Contexts, Saving):
         last = self._ledger.issued - 1 - (self._expires or 0)
         for number in list(takewhile(lambda number: number <= last, self._young)):
             if self._ledger.waits(number):
-                self._leave((number, None), one_of(self._young[number], number))
+                self._withdraw(number, one_of(self._young[number], number))
             self._young.pop(number, None)
 
-    def _leave(self, entry: Entry, batch: Batch) -> None:
-        """Under the lock."""
-        self._leaving = leaving = Leaving(
-            entry, batch, self._running.open, self._ledger.expired + 1
+    def _withdraw(self, number: int, batch: Batch, stages: list[int] | None = None) -> None:
+        """A decision gets no answer any more, in these stages or in all that it waits for. Under
+        the lock.
+        """
+        ledger = self._ledger
+        stages = ledger.waiting(number) if stages is None else stages
+        if not stages:
+            return
+        entries: list[Entry] = [(number * ledger.stages + stage, None) for stage in stages]
+        before = self._running.open_stages, ledger.more(ledger.expired, entries)
+        self._undo = finish = partial(
+            self._finish_withdrawal, number, entries, stages, batch, *before
         )
         try:
-            self._running.opening(self._finish_leaving, leaving)
+            self._running.opening(finish)
         except Exception:  # it raised, and nothing has changed
-            self._leaving = None
+            self._undo = None
             raise
 
-    def _finish_leaving(self, leaving: Leaving) -> None:
-        """Once more does no harm."""
-        if self._running.open == leaving.open:
-            self._running.withdraw(leaving.batch.rows)
-        self._ledger.expire(leaving.entry, leaving.expired)
+    def _finish_withdrawal(
+        self,
+        number: int,
+        entries: list[Entry],
+        stages: list[int],
+        batch: Batch,
+        open_: tuple[int, ...],
+        expired: tuple[int, ...],
+    ) -> None:
+        """open_: decisions that the policy counted as open before. Once more does no harm."""
+        if self._running.open_stages == open_:
+            self._running.withdraw(batch.rows, stages)
+        self._ledger.expire(entries, expired)
+        if not self._ledger.waits(number):
+            self._known.pop(number, None)
         if self._log is not None:
-            self._log.forget(leaving.entry[0])
-        self._leaving = None
+            self._log.forget(number)
+        self._undo = None
 
     def _shown_names(self, action: Any) -> dict[str, Any]:
         return {} if self._called is None else self._called.feedback_options(action)
@@ -679,9 +776,9 @@ class Agent(Contexts, Saving):
 
     @property
     def t(self) -> int:
-        """How many decisions have had their feedback."""
+        """How many decisions have had their feedback; with stages, the smallest number of them."""
         with self.held():
-            return self._ledger.answered
+            return self._ledger.t
 
     @property
     def open(self) -> int:
@@ -715,11 +812,20 @@ class Agent(Contexts, Saving):
         with self.held() as running:
             if self._bound is None:
                 raise InvalidInput(f"{self.policy!r} has no objective, so there is no value")
+            if isinstance(running, Running):
+                return running.value
             return self._bound.relaxed().value(np.array(running.average))
+
+    def exposures_by_group(self) -> dict[str, dict[str, float]]:
+        """Attribute -> group -> exposure a decision, for the attributes by which f makes groups:
+        the sum over the items of a group, over the time in which it had any.
+        """
+        with self.held() as running:
+            return running.exposures if isinstance(running, Running) else {}
 
     def live(self, delta: float = 0.05) -> Live:
         """How far `value` is from the best that can be reached: `print` it, or see `Live`."""
-        self._running.survey()  # outside of the lock: others continue to decide
+        self._running.precompute()  # outside of the lock: others continue to decide
         with self.held() as running:
             live: Live = running.live(delta, trusted=self._out_of_range == 0)
             return live
@@ -740,23 +846,36 @@ class Agent(Contexts, Saving):
         out_of_range: rewards outside their ranges; features_over_norm: contexts with features
         beyond `feature_norm`; value: f of the average (None where there is no f); drift: how far
         the regression's kept inverse was off when it was last recomputed (0 where none is kept);
-        what the policy counts itself, as Guarded does (baseline_played); and while there is a
-        `log`, logged and unlogged: decisions answered with a row, and without one.
+        groups: the exposure of each group, by attribute, where f has `ByGroup(by=)`; what the
+        policy counts itself, as Guarded does (baseline_played); while there is a `log`, logged and
+        unlogged: decisions answered with a row, and without one; and with stages, t, open and
+        expired of each in `stages`: above, t is the smallest, expired the largest number of these,
+        and open counts decisions that wait for any stage.
         """
         with self.held() as running:
             return {
-                "t": self._ledger.answered,
+                "t": self._ledger.t,
                 "open": self._ledger.open,
-                "expired": self._ledger.expired,
+                "expired": max(self._ledger.expired),
                 "oldest_open": self._ledger.oldest_open,
                 "refused": self._refused,
                 "out_of_range": self._out_of_range,
                 "features_over_norm": self._over_norm,
                 "value": None if self._bound is None else self.value,
                 "drift": running.drift(),
+                **({"groups": groups} if (groups := self.exposures_by_group()) else {}),
                 **running.counts(),
                 **({} if self._log is None else self._log.counts()),
+                **({} if self._ledger.stages == 1 else {"stages": self._stage_stats()}),
             }
+
+    def _stage_stats(self) -> list[dict[str, Any]]:
+        ledger = self._ledger
+        each = zip(
+            *(self.problem.stage_names, ledger.answered, ledger.open_stages, ledger.expired),
+            strict=True,
+        )
+        return [dict(zip(("rewards", "t", "open", "expired"), one, strict=True)) for one in each]
 
     def __repr__(self) -> str:
         return f"<Agent {self.policy!r}, t = {self.t}, {self.open} open>"
@@ -772,7 +891,7 @@ class Agent(Contexts, Saving):
         return drift
 
     def _warn_of_drift(self) -> None:
-        self._check_at = self._ledger.answered + _DRIFT_CHECK
+        self._check_at = self._ledger.t + _DRIFT_CHECK
         drift = 0.0 if "drift" in self._warned else self._running.drift()
         if drift > _DRIFT:
             self._warn_once(
@@ -789,8 +908,44 @@ class Agent(Contexts, Saving):
         )
 
 
-def _names(called: Sequence[Any] | None) -> list[Any] | None:
-    return None if called is None else [one and one.all for one in called]
+_Checked = tuple[list[Entry], Pieces, int]
+
+
+def _known_after(pieces: Pieces, entries: list[Entry]) -> dict[int, Vector]:
+    """What is known of each decision after answers in stages, by number; those from beyond the file
+    that was loaded are not waited for.
+    """
+    staged = [piece for piece in pieces if isinstance(piece[1], StageAnswer)]
+    known = (
+        (number, rewards)
+        for batch, answer in staged
+        for number, rewards in zip(batch.numbers.tolist(), answer.rewards, strict=True)
+    )
+    return {
+        number: rewards
+        for (number, rewards), (_, token) in zip(known, entries, strict=False)
+        if token is None
+    }
+
+
+def _stage_of(given: Any, problem: Problem) -> int:
+    """A stage by its number or by one of its rewards."""
+    for stage, names in enumerate(problem.stage_names):
+        if (is_whole(given) and given == stage) or given in names:
+            return stage
+    parts = " | ".join(", ".join(names) for names in problem.stage_names)
+    raise InvalidInput(
+        f"stage is {given!r:.80}; give a number from 0 to {problem.n_stages - 1}, or a reward of "
+        f"one of the stages {parts}"
+    )
+
+
+def _feedback_options(exposed: Any, clicked: Any, missing: Any) -> Options:
+    """What feedback has in addition to the reward."""
+    options = {"exposed": exposed, "clicked": clicked}
+    if missing is not None:
+        options["missing"] = finite_number("missing", missing)
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _part(rewards: Any, start: int, stop: int) -> Any:
@@ -799,7 +954,7 @@ def _part(rewards: Any, start: int, stop: int) -> Any:
     return rewards[start:stop]
 
 
-def _counted(pieces: list[tuple[Batch, Any]], beyond: list[int]) -> list[tuple[Batch, Any]]:
+def _counted(pieces: Pieces, beyond: list[int]) -> Pieces:
     """The same answers, where those to decisions made after the file was written, which are not
     open in this state, do not count as open.
     """

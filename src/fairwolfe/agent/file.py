@@ -1,61 +1,224 @@
-"""The file of an agent: arrays and one JSON text in a zip archive, written whole or not at all.
-
-Any of them can be read with ``np.load(path)``; nothing is ever pickled. A file may come from
-anybody: nothing is compressed in it, so that its content is not larger than the file; every
-size is compared before anything is allocated, and every number before it is used.
-"""
+"""`AgentFile`: an agent as a file or bytes, and back."""
 
 from __future__ import annotations
 
+import io
 import json
-import math
 import os
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, BinaryIO, TypeVar
+from importlib.metadata import version
+from typing import Annotated, Any, BinaryIO, Self, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fairwolfe.core import expressions
-from fairwolfe.core.catalogue import Catalogue
-from fairwolfe.core.folders import file_path, whole_file
+from fairwolfe.agent.inputs import AgentInputs, one_of
+from fairwolfe.agent.ledger import Count, Ledger, SavedLedger
+from fairwolfe.agent.names import ItemKeys, arm_names
+from fairwolfe.core.build import from_text
+from fairwolfe.core.candidates import Catalogue
+from fairwolfe.core.decision import Batch
+from fairwolfe.core.files import file_path, whole_file
+from fairwolfe.core.groups import Attributes
 from fairwolfe.core.kinds import kind_of
+from fairwolfe.core.packing import need, pack, require, room, unpack
 from fairwolfe.core.problem import Problem, all_finite
 from fairwolfe.core.protocols import Policy
-from fairwolfe.core.restoring import need, require, room
+from fairwolfe.core.rankings import RankingKind
+from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput, MissingData
-from fairwolfe.kinds import Ranking
-from fairwolfe.reduction.policy import PolicyRunning, runs_itself
-from fairwolfe.reduction.running import Running
+from fairwolfe.ranking.policies import as_policy
+from fairwolfe.reduction.running import PolicyRunning, Running, runs_itself
 
-__all__ = [
-    "FORMAT",
-    "VERSION",
-    "array_of",
-    "arrays_of",
-    "filled",
-    "key",
-    "parts_of",
-    "policy_of",
-    "read",
-    "read_from",
-    "rebuilt",
-    "refusals",
-    "secret",
-    "words",
-    "write",
-    "write_to",
-]
+KEY = 32  # bytes of the secret that signs decisions
 
-FORMAT, VERSION = "fairwolfe agent", 6
+
+class SavedAgent(msgspec.Struct):
+    """The text of a file, besides its format and versions."""
+
+    policy: str
+    problem: dict[str, Any]
+    ledger: SavedLedger
+    key: Annotated[str, msgspec.Meta(pattern=f"^[0-9a-fA-F]{{{2 * KEY}}}$")]
+    out_of_range: Count
+    refused: Count
+    over_norm: Count
+    warned: set[str]
+    draws: tuple[Annotated[int, msgspec.Meta(ge=0)], Annotated[int, msgspec.Meta(ge=0)]]
+    expires: Annotated[int, msgspec.Meta(ge=1)] | None
+    arms: list[str] | None
+
+
+class AgentFile(AgentInputs):
+    """Everything that an agent keeps, written whole or not at all, and continued from."""
+
+    __slots__ = ()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to a file, whole or not at all; `Agent.load` continues from there.
+
+        The file holds the secret that signs decisions: only its owner can read it.
+        """
+        write(path, *self._content())
+
+    def dump(self) -> bytes:
+        """What `save` writes, as bytes for `Agent.restore`."""
+        file = io.BytesIO()
+        write_to(file, *self._content())
+        return file.getvalue()
+
+    def _content(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        with self.held() as running:
+            ledger, kept = self._ledger.saved()
+            arrays = {name: array.copy() for name, array in arrays_of(running)}
+            text = {
+                "format": FORMAT,
+                "version": VERSION,
+                "library": version("fairwolfe"),
+                "policy": repr(self.policy),
+                "problem": json.loads(self._kind.problem.to_json()),
+                "ledger": ledger,
+                "key": self._key.hex(),
+                "out_of_range": self._out_of_range,
+                "refused": self._refused,
+                "over_norm": self._over_norm,
+                "warned": sorted(self._warned),
+                "draws": list(self._draws.key),
+                "expires": self._expires,
+                "arms": self.arms,
+            }
+            if isinstance(self._kind, RankingKind) and self._kind.catalogue.attributes.pairs:
+                kept["attributes"] = self._kind.catalogue.attributes.saved()
+            if isinstance(self._called, ItemKeys):
+                kept["keys"] = self._called.saved()
+            if self._known:
+                kept["waiting"] = np.array(sorted(self._known), np.int64)
+                known = np.array([self._known[number] for number in sorted(self._known)])
+                # A file holds finite numbers: 0 for what is not known.
+                kept["known"] = np.stack([np.nan_to_num(known), ~np.isnan(known)])
+            if self._young:
+                waiting = filter(self._ledger.waits, self._young)
+                young = [one_of(self._young[number], number) for number in waiting]
+                data = tuple(np.frombuffer(one.to_bytes(), np.uint8) for one in Batch.merged(young))
+                kept["young"] = np.frombuffer(pack(data), dtype=np.uint8)
+        return text, arrays | kept
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], policy: Any = None, seed: int | None = None
+    ) -> Self:
+        """The agent that `save` wrote: the same decisions follow as without the pause.
+
+        The policy is rebuilt from its text. One that holds functions, as Custom does, cannot be:
+        pass the same one, or the same objective if that was given. Decisions made before the save
+        can be answered (`Decision.from_bytes` brings them over), and so can those that the saved
+        agent made after it, until it ended: each once. Those of other agents cannot, nor those of
+        another process that loaded the file.
+
+        With a `seed` the random draws that follow are its own: two processes that load one file
+        with different seeds do not explore in the same way.
+        """
+        return cls._of(path, read(path), policy, seed)
+
+    @classmethod
+    def restore(
+        cls,
+        data: bytes,
+        policy: Any = None,
+        seed: int | None = None,
+        *,
+        token: str | None = None,
+    ) -> Self:
+        """The agent that `dump` wrote; as `load`.
+
+        With the `token` that it had its ids continue too, as if there had been no pause: what it
+        did since the dump has to be done again (`issue`, `update_many`), and nobody else may
+        continue from the same bytes.
+        """
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise InvalidInput(f"the data is {data!r:.80}; give the bytes that Agent.dump returned")
+        content = read_from(io.BytesIO(data), "the data")
+        return cls._of("the data", content, policy, seed, token)
+
+    @classmethod
+    def _of(
+        cls,
+        path: object,
+        content: tuple[dict[str, Any], dict[str, Any]],
+        policy: Any,
+        seed: int | None,
+        token: str | None = None,
+    ) -> Self:
+        text, arrays = content
+        if seed is not None:
+            Numbered.of(seed)  # a bad one raises as such, not as a fault of the file
+        with refusals(path):
+            saved = msgspec.convert(text, SavedAgent)
+            problem = Problem.from_json(json.dumps(saved.problem))
+        given = None if policy is None else as_policy(policy, problem)
+        with refusals(path):
+            wanted = policy_of(saved.policy, given, path)
+            kept = {name: arrays.pop(name) for name in ("answered", "recovered")}
+            young, keys = arrays.pop("young", None), arrays.pop("keys", None)
+            waiting = arrays.pop("waiting", None), arrays.pop("known", None)
+            attributes = arrays.pop("attributes", None)
+            running = rebuilt(wanted, problem, arrays, attributes)
+            agent = cls.__new__(cls)
+            ledger = Ledger.loaded(saved.ledger, kept, token)
+            agent._start(running, ledger, bytes.fromhex(saved.key))
+            if running.answered != ledger.answered:
+                raise IncompatibleState(
+                    f"{path} holds a state of {running.t} answers and a ledger of {ledger.t}"
+                )
+            agent._out_of_range, agent._refused = saved.out_of_range, saved.refused
+            agent._over_norm, agent._warned = saved.over_norm, saved.warned
+            if max(saved.draws) >= 2**64:
+                raise InvalidInput(f"draws is {saved.draws}; it is two whole numbers below 2**64")
+            agent._draws = Numbered(saved.draws)
+            if seed is not None:
+                agent._draws = agent._draws.apart(seed, "load")
+            agent._expires = saved.expires
+            if saved.arms is not None:
+                agent._called = arm_names(saved.arms, problem)
+            if keys is not None:
+                agent._called = ItemKeys.loaded(keys, agent._catalogue())
+            agent._known = _known_of(*waiting, ledger, problem)
+            for data in () if young is None else unpack(young.tobytes()):
+                batch = Batch.from_bytes(data.tobytes())
+                agent._verify(batch)
+                for decision in batch:
+                    ledger.waiting_entry(decision)
+                agent._young.update(dict.fromkeys(batch.numbers.tolist(), batch))
+            agent._young = dict(sorted(agent._young.items()))
+        return agent
+
+
+def _known_of(
+    numbers: Any, known: Any, ledger: Ledger, problem: Problem
+) -> dict[int, NDArray[np.float64]]:
+    """The rewards of decisions that wait for other stages, by number."""
+    if numbers is None and known is None:
+        return {}
+    shape = (2, len(numbers) if numbers is not None else -1, problem.n_objectives)
+    if known is None or known.shape != shape or known.dtype != np.float64:
+        raise IncompatibleState(f"known does not fit the decisions that wait: {shape}")
+    require("known", known, np.isfinite(known), "rewards are finite numbers")
+    rewards = np.where(known[1] > 0.0, known[0], np.nan)
+    listed = numbers.tolist()
+    if numbers.dtype != np.int64 or not all(map(ledger.waits, listed)) or min(listed) < 0:
+        raise IncompatibleState("waiting holds decisions that wait for no stage")
+    return dict(zip(listed, rewards, strict=True))
+
+
+FORMAT, VERSION = "fairwolfe agent", 7
 _TEXT = "agent.json"
 _REBUILT = frozenset({"plan", "problem", "params"})  # made by `init`; may hold addresses
+_IF_ANY = frozenset({"groups", "gaps"})  # of items with attributes
 _MAGIC = b"PK\x03\x04"
-_MEMBER = re.compile(r"\w+(\.\w+)*\.npy")
-_ENCRYPTED = 0x1
 _NONE = np.empty(0)
 _KINDS = "fiub"  # of the numbers that a state may hold
 _LONGEST_TEXT = 4 << 20  # bytes; a policy with a number for each of 100,000 items takes a half
@@ -74,12 +237,7 @@ def arrays_of(state: Any) -> Iterator[tuple[str, Array]]:
     ['state.t', 'state.base.theta']
     """
     for name, part in parts_of(state):
-        yield name, array_of(part)
-
-
-def array_of(part: Any) -> Array:
-    """A part of a state as an array."""
-    return part if isinstance(part, np.ndarray) else part.dump()
+        yield name, part if isinstance(part, np.ndarray) else part.dump()
 
 
 def parts_of(state: Any, name: str = "state") -> list[tuple[str, Any]]:
@@ -91,7 +249,8 @@ def parts_of(state: Any, name: str = "state") -> list[tuple[str, Any]]:
     if isinstance(state, tuple) and hasattr(state, "_fields"):
         parts: list[tuple[str, Any]] = []
         for field, part in zip(state._fields, state, strict=True):
-            if field not in _REBUILT:
+            empty = field in _IF_ANY and part.size == 0
+            if field not in _REBUILT and not empty:
                 parts += parts_of(part, f"{name}.{field}")
         return parts
     if state is None or (isinstance(state, tuple) and not state):
@@ -105,29 +264,45 @@ def parts_of(state: Any, name: str = "state") -> list[tuple[str, Any]]:
     )
 
 
-def rebuilt(policy: Any, problem: Problem, arrays: Mapping[str, Array]) -> Any:
-    """The policy running in a problem, filled with these arrays and no larger than they are."""
+def rebuilt(
+    policy: Any,
+    problem: Problem,
+    arrays: Mapping[str, Array],
+    attributes: Array | None = None,
+) -> Any:
+    """The policy running in a problem, filled with these arrays and no larger than they are.
+    attributes: `Attributes.saved` of the items.
+    """
     with room(sum(array.nbytes for array in arrays.values())):
         need(problem.n_objectives)  # policy or agent keep the average of each reward
-        running = _fresh(policy, problem, arrays)
+        running = _fresh(policy, problem, arrays, attributes)
     filled(running, arrays)
     if isinstance(running, Running):  # an engine keeps features of items in its own order
         return policy.running(running.kind, running.state)
     return running
 
 
-def _fresh(policy: Any, problem: Problem, arrays: Mapping[str, Array]) -> Any:
+def _fresh(
+    policy: Any, problem: Problem, arrays: Mapping[str, Array], attributes: Array | None
+) -> Any:
     """A running policy of the shape of the one that these arrays were saved from."""
     kind = kind_of(problem)
     names = ("state.", "state.base.")  # of a compiled ranker, and of one in Python
     prefix = next((one for one in names if arrays.get(f"{one}retired", _NONE).size), None)
     if not runs_itself(policy):
         return PolicyRunning(policy, kind)
-    if prefix is not None and isinstance(kind, Ranking):
+    if prefix is not None and isinstance(kind, RankingKind):
         retired, features = arrays[f"{prefix}retired"], arrays[f"{prefix}features"]
-        catalogue = Catalogue(np.flatnonzero(retired == 0.0), features, retired.size)
+        known = Attributes()
+        if attributes is not None:
+            known = Attributes.loaded(attributes, retired.size)
+        catalogue = Catalogue(np.flatnonzero(retired == 0.0), features, retired.size, known)
         kind = kind.holding(catalogue)
-    return policy.running(kind)
+    running = policy.running(kind)
+    gaps = arrays.get("state.gaps", _NONE)
+    if gaps.ndim == 2 and gaps.shape[0] == len(running.state.gaps):
+        running.state = running.state._replace(gaps=np.zeros(gaps.shape))
+    return running
 
 
 def filled(state: S, arrays: Mapping[str, Array]) -> S:
@@ -238,9 +413,15 @@ def read_from(file: BinaryIO, path: object) -> tuple[dict[str, Any], dict[str, A
     try:
         with zipfile.ZipFile(file) as archive:
             text = _text(archive, path)
-            _refuse_sizes(archive, file.seek(0, os.SEEK_END))
             members = [one for one in archive.infolist() if one.filename != _TEXT]
-            return text, {one.filename[: -len(".npy")]: _array(archive, one) for one in members}
+            # They are stored as they are, and no more than their size is read of them.
+            total, size = sum(one.file_size for one in members), file.seek(0, os.SEEK_END)
+            if total > size:
+                raise ValueError(f"its members have {total:,} bytes, and the file {size:,}")
+            arrays = {one.filename.removesuffix(".npy"): _array(archive, one) for one in members}
+            if len(arrays) < len(members):
+                raise ValueError("it has two arrays of one name")
+            return text, arrays
     except FairwolfeError:
         raise
     except Exception as error:  # a flipped bit can make the reader fail in any way
@@ -267,36 +448,13 @@ def _text(archive: zipfile.ZipFile, path: object) -> dict[str, Any]:
     return text
 
 
-def _refuse_sizes(archive: zipfile.ZipFile, size: int) -> None:
-    """Members are stored as they are, so that together they are smaller than the file."""
-    names = set()
-    for one in archive.infolist():
-        if one.filename in names or not (one.filename == _TEXT or _MEMBER.fullmatch(one.filename)):
-            raise ValueError(f"{one.filename!r:.80} is not the name of one of its arrays")
-        if one.compress_type != zipfile.ZIP_STORED or one.flag_bits & _ENCRYPTED:
-            raise ValueError(f"{one.filename} is compressed or encrypted, which save never does")
-        if one.compress_size != one.file_size:
-            raise ValueError(f"{one.filename} has two sizes")
-        names.add(one.filename)
-    total = sum(one.file_size for one in archive.infolist())
-    if total > size:
-        raise ValueError(f"its members have {total:,} bytes, and the file {size:,}")
-
-
 def _array(archive: zipfile.ZipFile, one: zipfile.ZipInfo) -> Array:
-    """A member, whose header is compared with its size before it is believed."""
-    with archive.open(one) as member:
-        if np.lib.format.read_magic(member) != (1, 0):
-            raise ValueError(f"{one.filename} is of another version of NumPy's format")
-        shape, fortran, dtype = np.lib.format.read_array_header_1_0(member)
-        if dtype.kind not in _KINDS:
-            raise ValueError(f"{one.filename} holds {dtype}, which is not a number; nothing is run")
-        if fortran:
-            raise ValueError(f"{one.filename} is in the order of Fortran, which save never writes")
-        size, left = math.prod(shape) * dtype.itemsize, one.file_size - member.tell()
-        if size != left or any(n < 0 for n in shape):
-            raise ValueError(f"{one.filename} is of shape {shape} and has {left} bytes")
-        return np.frombuffer(member.read(), dtype).reshape(shape).copy()
+    """The array of a member, whose check sum is verified first."""
+    content = io.BytesIO(archive.read(one))
+    array: Array = np.lib.format.read_array(content, allow_pickle=False)
+    if array.dtype.kind not in _KINDS or content.read(1):
+        raise ValueError(f"{one.filename} holds {array.dtype} of shape {array.shape}, and more")
+    return array
 
 
 @contextmanager
@@ -316,38 +474,10 @@ def _unfit(path: object, why: str) -> IncompatibleState:
     return IncompatibleState(f"{path} does not hold what an agent needs: {why:.400}")
 
 
-def words(name: str, given: Any) -> set[str]:
-    """A list of strings, as a set."""
-    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
-        raise InvalidInput(f"{name} is {given!r:.80}; it is a list of words")
-    return set(given)
-
-
-def secret(given: Any, size: int) -> bytes:
-    """The key that signs decisions, from its hexadecimal text."""
-    try:
-        found = bytes.fromhex(given)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"key is {given!r:.8}...; it is {size} bytes in hexadecimal") from error
-    if len(found) != size:
-        raise InvalidInput(f"key has {len(found)} bytes; it has {size}")
-    return found
-
-
-def key(name: str, given: Any) -> tuple[int, int]:
-    """The two whole numbers of 64 bits that make draws by number."""
-    pair: Any = given if isinstance(given, list) and len(given) == 2 else [None]
-    if all(type(one) is int and 0 <= one < 2**64 for one in pair):
-        return pair[0], pair[1]
-    raise InvalidInput(f"{name} is {given!r:.200}; it is two whole numbers below 2**64")
-
-
 def policy_of(text: str, given: Any, path: object) -> Any:
     """The policy of a file: rebuilt, or the given one if it is the same."""
-    if not isinstance(text, str):
-        raise IncompatibleState(f"policy is {text!r:.80} in {path}; it is the text of a policy")
     try:
-        rebuilt = expressions.read(text)
+        rebuilt = from_text(text)
         if not isinstance(rebuilt, Policy):
             raise InvalidInput(f"{text!r:.80} is not a policy")
     except FairwolfeError as error:

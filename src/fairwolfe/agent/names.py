@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from fairwolfe.core.arrays import IntVector, Matrix
-from fairwolfe.core.catalogue import Catalogue
+from fairwolfe.core.candidates import Catalogue
+from fairwolfe.core.groups import Item, lacks
 from fairwolfe.core.packing import pack, unpack
 from fairwolfe.core.problem import Problem, is_list, real_array
+from fairwolfe.core.tables import few
 from fairwolfe.errors import IncompatibleState, InvalidInput
 
-__all__ = ["LONGEST", "ArmNames", "Keys", "arm_names", "changes", "has_keys", "keyed", "named_rows"]
-
-_INT = np.dtype(np.int64)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 LONGEST = 256
 """Characters of a name."""
+
+_LISTED = 20  # names in an error
 
 
 def _name(what: str, given: Any) -> str:
@@ -59,28 +60,48 @@ def _different(what: str, given: Iterable[Any]) -> tuple[str, ...]:
 class ArmNames:
     """The names of the arms of a context, by number."""
 
-    __slots__ = ("all",)
+    __slots__ = ("_known", "all")
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.all = names
+        self._known = frozenset(names)
+
+    @property
+    def words(self) -> str:
+        """The first of them, for a sentence."""
+        return few((f"{name!r:.80}" for name in self.all), _LISTED)
+
+    def in_order(self, given: Mapping[Any, Any]) -> list[Any]:
+        """The values of a mapping that has exactly these names, in any order, by number.
+
+        >>> ArmNames(("a", "b")).in_order({"b": 2, "a": 1})
+        [1, 2]
+        """
+        for name in given:
+            if name not in self._known:
+                raise InvalidInput(f"there is no arm {name!r:.80}; the arms are {self.words}")
+        for name in self.all:
+            if name not in given:
+                raise InvalidInput(f"the arm {name!r:.80} is missing; the arms are {self.words}")
+        return [given[name] for name in self.all]
 
     def options(self, options: dict[str, Any], catalogue: Any) -> dict[str, Any]:
         """What `Kind.read` gets besides the context."""
         return {**options, "names": self.all}
 
     def feedback_options(self, action: Any) -> dict[str, Any]:
-        """What `Kind.hear` gets besides the feedback."""
+        """What `Kind.read_feedback` gets besides the feedback."""
         return {}
 
 
-class Keys:
+class ItemKeys:
     """The keys of all items that there ever were, by number.
 
-    >>> keys = Keys(("a", "b", "a"))
+    >>> keys = ItemKeys(("a", "b", "a"))
     >>> keys.numbers(Catalogue(np.array([1, 2]), np.empty((1, 3)), 3))
     {'b': 1, 'a': 2}
-    >>> keys.shown(np.array([1, 0]))
-    ('b', 'a')
+    >>> keys.feedback_options(np.array([1, 0]))
+    {'names': ('b', 'a')}
     """
 
     __slots__ = ("_numbers", "_of", "all")
@@ -96,10 +117,6 @@ class Keys:
             self._numbers = {self.all[number]: number for number in catalogue.ids.tolist()}
             self._of = catalogue
         return self._numbers
-
-    def extended(self, total: int, keys: Iterable[str]) -> Keys:
-        """With those of new items, which follow the first `total`."""
-        return Keys((*self.all[:total], *keys))
 
     def options(self, options: dict[str, Any], catalogue: Any) -> dict[str, Any]:
         """What `Kind.read` gets besides the context, with numbers for keys."""
@@ -130,26 +147,21 @@ class Keys:
                 )
         return [numbers[one] if isinstance(one, str) else one for one in listed]
 
-    def shown(self, action: Any) -> tuple[str, ...] | None:
-        """The keys of a ranking, by slot; None for an action that is not a ranking."""
-        if not isinstance(action, np.ndarray) or action.dtype != _INT or action.ndim != 1:
-            return None
-        numbers, keys = action.tolist(), self.all
-        if min(numbers, default=0) < 0 or max(numbers, default=0) >= len(keys):
-            return None
-        return tuple([keys[number] for number in numbers])
-
     def feedback_options(self, action: Any) -> dict[str, Any]:
-        """What `Kind.hear` gets besides the feedback: the names of the shown items."""
-        names = self.shown(action)
-        return {} if names is None else {"names": names}
+        """What `Kind.read_feedback` gets besides: the keys of the shown items, by slot."""
+        if not isinstance(action, np.ndarray) or action.dtype != np.int64 or action.ndim != 1:
+            return {}
+        numbers = action.tolist()
+        if not all(0 <= number < len(self.all) for number in numbers):
+            return {}
+        return {"names": tuple([self.all[number] for number in numbers])}
 
     def saved(self) -> Any:
         """For a file."""
         return np.frombuffer(pack(self.all), dtype=np.uint8)
 
     @classmethod
-    def loaded(cls, array: Any, catalogue: Catalogue) -> Keys:
+    def loaded(cls, array: Any, catalogue: Catalogue) -> ItemKeys:
         """Those that `saved` wrote, for these items; they may be of any origin."""
         keys = tuple(_name(f"key {i}", one) for i, one in enumerate(unpack(array.tobytes())))
         loaded = cls(keys)
@@ -179,8 +191,26 @@ def arm_names(given: Any, problem: Problem) -> ArmNames:
     return ArmNames(names)
 
 
-def named_rows(context: Mapping[Any, Any], problem: Problem) -> tuple[Matrix, ArmNames]:
-    """A context that is a mapping from the names of its arms to their features."""
+def named_values(
+    given: Mapping[Any, Any], known: ArmNames | None = None
+) -> tuple[ArmNames, list[Any]]:
+    """The names of a mapping, and its values by number.
+
+    known: the names that were given once, and so the order; None: those of the mapping, in its own
+    """
+    if known is not None:
+        return known, known.in_order(given)
+    if not given:
+        raise InvalidInput("the context is an empty mapping; give name -> features of every arm")
+    return ArmNames(_different("name", given)), list(given.values())
+
+
+def named_rows(
+    context: Mapping[Any, Any], problem: Problem, known: ArmNames | None = None
+) -> tuple[Matrix, ArmNames]:
+    """A context that is a mapping from the names of its arms to their features; known: as in
+    `named_values`.
+    """
     if problem.kind != "arms":
         raise InvalidInput(
             "the context is a mapping, which names arms, and the problem has items; give the user, "
@@ -192,10 +222,56 @@ def named_rows(context: Mapping[Any, Any], problem: Problem) -> tuple[Matrix, Ar
             "see the same features; give fw.PerArm(features), and the names once: Agent(..., "
             "arms=[...])"
         )
-    if not context:
-        raise InvalidInput("the context is an empty mapping; give name -> features of every arm")
-    names = _different("name", context)
-    return _matrix("arm", names, list(context.values()), problem.dimension), ArmNames(names)
+    called, rows = named_values(context, known)
+    return _matrix("arm", called.all, rows, problem.dimension), called
+
+
+def without_attributes(given: Any) -> tuple[Any, list[dict[str, str]]]:
+    """Items with their features alone, and the attributes of each, checked; [] where none has any.
+
+    >>> without_attributes({"a": Item([0.1], maker="acme"), "b": [0.2]})
+    ({'a': [0.1], 'b': [0.2]}, [{'maker': 'acme'}, {}])
+    """
+    if isinstance(given, np.ndarray) or not is_list(given):
+        return given, []
+    pairs = has_keys(given)
+    listed = list(given.items() if isinstance(given, Mapping) else given)
+    items = [one[1] if pairs and len(one) == 2 else one for one in listed]
+    if not any(isinstance(item, Item) for item in items):
+        return given, []
+    plain = [item.features if isinstance(item, Item) else item for item in items]
+    names = [one[0] if pairs else i for i, one in enumerate(listed)]
+    attributes = [
+        attributes_of(name, item.attributes) if isinstance(item, Item) else {}
+        for name, item in zip(names, items, strict=True)
+    ]
+    return (dict(zip(names, plain, strict=True)) if pairs else plain), attributes
+
+
+def attributes_of(item: Any, given: Any) -> dict[str, str]:
+    """The attributes of an item, texts by name, or an error that names the wrong one."""
+    if not isinstance(given, Mapping):
+        raise InvalidInput(
+            f"the attributes of item {item!r:.80} are {given!r:.80}; give texts by name"
+        )
+    checked = {}
+    for name, value in given.items():
+        _name(f"the name of an attribute of item {item!r:.80}", name)
+        if not isinstance(value, str):
+            raise InvalidInput(
+                f"the attribute {name!r:.80} of item {item!r:.80} is {value!r:.80}; give a text, "
+                f"such as {str(value)!r:.80}"
+            )
+        checked[str(name)] = _name(f"the attribute {name!r:.80} of item {item!r:.80}", value)
+    return checked
+
+
+def require_attributes(by: Iterable[str], names: Iterable[Any], given: Sequence[Any]) -> None:
+    """Raise for an item without an attribute that f groups by; names: of the items."""
+    for name, own in zip(names, given, strict=True):
+        for one in by:
+            if one not in own:
+                raise lacks(f"item {name!r:.80}", one, own)
 
 
 def has_keys(given: Any) -> bool:
@@ -207,7 +283,7 @@ def has_keys(given: Any) -> bool:
 
 
 def keyed(given: Any, width: int) -> tuple[tuple[str, ...], Matrix]:
-    """Keys and features (items, width) of items that are given by key."""
+    """ItemKeys and features (items, width) of items that are given by key."""
     pairs = list(given.items() if isinstance(given, Mapping) else given)
     if not pairs:
         raise InvalidInput("no items are given; give key -> features of at least one")
@@ -231,21 +307,20 @@ def _matrix(what: str, names: Sequence[str], rows: list[Any], width: int) -> Mat
         one = real_array(own, row)
         if one.shape != (width,):
             raise InvalidInput(f"{own} have the shape {one.shape}; give {width} numbers")
-        if not np.isfinite(one).all():
-            _refuse(own, one)
+        for place in np.flatnonzero(~np.isfinite(one)).tolist():
+            raise InvalidInput(f"number {place} of {own} is {one[place]}; give finite numbers only")
     return features
 
 
-def _refuse(own: str, row: Any) -> NoReturn:
-    place = int(np.flatnonzero(~np.isfinite(row))[0])
-    raise InvalidInput(f"number {place} of {own} is {row[place]}; give finite numbers only")
-
-
-def changes(
-    keys: tuple[str, ...], rows: Matrix, old: Keys, catalogue: Catalogue
+def key_changes(
+    keys: tuple[str, ...],
+    rows: Matrix,
+    attributes: Sequence[Mapping[str, str]],
+    old: ItemKeys,
+    catalogue: Catalogue,
 ) -> tuple[IntVector, list[int], list[int]]:
     """What items given by key come to: their numbers, which rows are new, and which old items give
-    way to one of the same key with other features.
+    way to one of the same key with other features. Other attributes under a known key are refused.
     """
     numbers = old.numbers(catalogue)
     ids = np.empty(len(keys), dtype=np.int64)
@@ -253,6 +328,12 @@ def changes(
     old_ids: list[int] = []
     for row, key in enumerate(keys):
         number = numbers.get(key)
+        if number is not None and catalogue.attributes.of(number) != attributes[row]:
+            raise InvalidInput(
+                f"item {key!r:.80} has the attributes {catalogue.attributes.of(number)}, and is "
+                f"given {dict(attributes[row])}; retire it first, and add it anew: it then has a "
+                "time of its own"
+            )
         if number is not None and np.array_equal(catalogue.features[:, number], rows[row]):
             ids[row] = number
             continue

@@ -1,13 +1,15 @@
 """Bandits for one scalar reward <direction, r>: what FrankWolfe turns into concave bandits."""
 
-from fairwolfe.bandits.epsilon_greedy import EpsilonGreedy
+from fairwolfe.bandits.base import Rule
+from fairwolfe.bandits.exploration import (
+    EpsilonGreedy,
+    Fixed,
+    LinUCB,
+    SquareCB,
+    Thompson,
+    Uniform,
+)
 from fairwolfe.bandits.extended import Extended
-from fairwolfe.bandits.fixed import Fixed
-from fairwolfe.bandits.linucb import LinUCB
-from fairwolfe.bandits.rule import Rule
-from fairwolfe.bandits.squarecb import SquareCB
-from fairwolfe.bandits.thompson import Thompson
-from fairwolfe.bandits.uniform import Uniform
 from fairwolfe.bandits.vowpal_wabbit import VowpalWabbit
 
 __all__ = [

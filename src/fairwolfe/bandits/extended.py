@@ -7,16 +7,14 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
-from fairwolfe.bandits.choosing import vector_of
+from fairwolfe.bandits.base import vector_of
 from fairwolfe.core.arrays import Matrix, Vector
-from fairwolfe.core.brief import short
 from fairwolfe.core.contexts import Bilinear, arms
 from fairwolfe.core.decision import Choice
-from fairwolfe.core.problem import Problem
+from fairwolfe.core.problem import Problem, one_of
 from fairwolfe.core.protocols import ScalarPolicy, keeps
+from fairwolfe.core.tables import short
 from fairwolfe.errors import InvalidInput
-
-__all__ = ["Extended"]
 
 
 class ExtendedState(NamedTuple):
@@ -83,8 +81,7 @@ class Extended:
                 f"the policy is {self.policy!r}; give one for one reward, with the methods of "
                 "ScalarPolicy in fairwolfe.core.protocols, such as VowpalWabbit()"
             )
-        if self.features not in ("outer", "pair"):
-            raise InvalidInput(f"features is {self.features!r}; give 'outer' or 'pair'")
+        one_of("features", self.features, ("outer", "pair"))
 
     def init(self, problem: Problem) -> ExtendedState:
         """Validate and allocate."""
@@ -98,11 +95,7 @@ class Extended:
         return ExtendedState(problem, self.policy.init(size))
 
     def act(
-        self,
-        state: ExtendedState,
-        context: Any,
-        direction: Vector,
-        rng: np.random.Generator,
+        self, state: ExtendedState, context: Any, direction: Vector, rng: np.random.Generator
     ) -> Choice:
         """Choose an arm for the scalar reward <direction, r>; only reads the state."""
         given = arms(context, state.problem)

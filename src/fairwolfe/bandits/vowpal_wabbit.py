@@ -11,12 +11,10 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fairwolfe.bandits.rule import Rule
+from fairwolfe.bandits.base import Rule
 from fairwolfe.core.arrays import Matrix, Vector
-from fairwolfe.core.problem import whole_number
+from fairwolfe.core.problem import number_where, one_of, whole_number
 from fairwolfe.errors import IncompatibleState, InvalidInput, NumericalFailure, require_extra
-
-__all__ = ["VowpalWabbit"]
 
 _LARGEST = float(np.finfo(np.float32).max)  # its numbers have 32 bits
 
@@ -155,12 +153,9 @@ class VowpalWabbit:
     arguments: str = ""
 
     def __post_init__(self) -> None:
-        if self.exploration not in ("squarecb", "epsilon"):
-            raise InvalidInput(f"exploration is {self.exploration!r}; give 'squarecb' or 'epsilon'")
-        if not (math.isfinite(self.gamma_scale) and self.gamma_scale > 0.0):
-            raise InvalidInput(f"gamma_scale is {self.gamma_scale!r}; give a positive number")
-        if not 0.0 <= self.epsilon <= 1.0:
-            raise InvalidInput(f"epsilon is {self.epsilon!r}; give a number from 0 to 1")
+        one_of("exploration", self.exploration, ("squarecb", "epsilon"))
+        number_where("gamma_scale", self.gamma_scale, lambda x: x > 0.0, "a positive number")
+        number_where("epsilon", self.epsilon, lambda x: 0.0 <= x <= 1.0, "a number from 0 to 1")
 
     @property
     def command_line(self) -> str:

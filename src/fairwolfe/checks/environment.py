@@ -1,23 +1,22 @@
-"""Checks of environments."""
+"""Checks of environments and of kinds of decision: `ENVIRONMENT_CHECKS` and `KIND_CHECKS`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
 import numpy as np
 
-from fairwolfe.checks.promise import Check, is_a_value, is_refused, require, same
+from fairwolfe.checks.bandit import bad_contexts, bad_feedback
+from fairwolfe.checks.common import Check, is_a_value, is_refused, require, same
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.feedback import Shown
-from fairwolfe.core.kinds import kind_of
+from fairwolfe.core.kinds import Answer, Kind, kind_of
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import ConformanceError
-
-__all__ = ["ENVIRONMENT_CHECKS"]
 
 _ROUNDS = 20
 _DRAWS = 2000
@@ -84,11 +83,12 @@ def draws_only_from_its_generators(environment: Any, rng: np.random.Generator) -
 def has_mean_rewards(environment: Any, rng: np.random.Generator) -> None:
     """The mean of many feedbacks is `mean_reward`; where it is unknown, that raises."""
     problem = environment.problem()
-    if _opaque(environment):
-        _refuses_to_tell(environment, lambda *pair: environment.mean_reward(*pair, 0), rng)
-        return
     world = environment.init(rng)
     context = environment.context(world, 1, rng)
+    if _opaque(environment):
+        refused = is_refused(lambda: environment.mean_reward(world, context, 0))
+        require(refused, "it is opaque, and returns expected rewards")
+        return
     for action in _actions(environment, context, rng)[:3]:
         feedbacks = (environment.feedback(world, context, action, rng) for _ in range(_DRAWS))
         drawn = np.array([_reward(environment, action, one) for one in feedbacks])
@@ -102,15 +102,6 @@ def has_mean_rewards(environment: Any, rng: np.random.Generator) -> None:
             bool((off <= _ROUNDING * (1.0 + np.abs(mean))).all()),
             f"action {action}: {_DRAWS} feedbacks have mean {drawn.mean(axis=0)}, not {mean}",
         )
-
-
-def _refuses_to_tell(
-    environment: Any, ask: Callable[[Any, Any], Any], rng: np.random.Generator
-) -> None:
-    """What an opaque environment does not know, it does not invent."""
-    world = environment.init(rng)
-    context = environment.context(world, 1, rng)
-    require(is_refused(lambda: ask(world, context)), "it is opaque, and returns expected rewards")
 
 
 def shows_slot_by_slot(environment: Any, rng: np.random.Generator) -> None:
@@ -133,12 +124,12 @@ def shows_slot_by_slot(environment: Any, rng: np.random.Generator) -> None:
 
 def knows_the_best_action(environment: Any, rng: np.random.Generator) -> None:
     """No action has a larger <direction, mean reward> than `best_action`; it raises if unknown."""
-    n = environment.problem().n_objectives
-    if _opaque(environment):
-        _refuses_to_tell(environment, lambda *pair: environment.best_action(*pair, np.ones(n)), rng)
-        return
     for world, context in _met(environment, rng):
-        direction = rng.standard_normal(n)
+        direction = rng.standard_normal(environment.problem().n_objectives)
+        if _opaque(environment):
+            refused = is_refused(lambda: environment.best_action(world, context, direction))  # noqa: B023
+            require(refused, "it is opaque, and returns the best action")
+            return
         best = environment.best_action(world, context, direction)
         reach = float(direction @ environment.mean_reward(world, context, best))
         actions = _actions(environment, context, rng)
@@ -177,66 +168,19 @@ def has_an_exact_support(environment: Any, rng: np.random.Generator) -> None:
             )
 
 
-def draws_many_like_one(environment: Any, rng: np.random.Generator) -> None:
-    """If the compiled loop can run it: drawing n rounds at once is drawing them one by one."""
-    if not hasattr(environment, "reward_program"):
-        return
-    world = environment.init(rng)
-    once, many = deepcopy(rng), deepcopy(rng)
-    features, tags = environment.draw_contexts(world, many, _ROUNDS)
-    require(tags.dtype == np.int64 and tags.shape == (_ROUNDS,), "tags are not (n,) int64")
-    for t in range(_ROUNDS):
-        context = environment.context(world, t + 1, once)
-        require(np.array_equal(context, features[t]), f"context {t + 1} differs from the drawn one")
-    require(once.random() == many.random(), "contexts leave the generator in another state")
-    once, many = deepcopy(rng), deepcopy(rng)
-    noise = environment.draw_noise(many, _ROUNDS)
-    program = environment.reward_program(world)
-    n = environment.problem().n_objectives
-    for t in range(_ROUNDS):
-        arm = int(rng.integers(len(features[t])))
-        context, tag = features[t], int(tags[t])
-        mean, reward = program.answer(arm, tag, context, noise[t])
-        plain: Vector = environment.feedback(world, context, arm, once)
-        truth: Vector = environment.mean_reward(world, context, arm)
-        require(np.array_equal(reward, plain), f"the kernel's reward {reward} is not {plain}")
-        require(np.array_equal(mean, truth), f"the kernel's mean {mean} is not {truth}")
-        g = rng.standard_normal(n)
-        best = environment.best_action(world, context, g)
-        require(program.best_arm(g, tag, context) == best, "the kernel's best arm is another")
-    require(once.random() == many.random(), "feedback leaves the generator in another state")
-
-
-def draws_many_users_like_one(environment: Any, rng: np.random.Generator) -> None:
-    """If the compiled loop can run its rankings: drawing n rounds is drawing them one by one."""
-    if not hasattr(environment, "draw_users"):
-        return
-    world = environment.init(rng)
-    once, many = deepcopy(rng), deepcopy(rng)
-    users = environment.draw_users(many, _ROUNDS)
-    require(users.dtype == np.int64 and users.shape == (_ROUNDS,), "users are not (n,) int64")
-    contexts = [environment.context(world, t + 1, once) for t in range(_ROUNDS)]
-    for context, user in zip(contexts, users.tolist(), strict=True):
-        require(same(context, environment.show(world, user)), f"user {user} has another context")
-        tagged = environment.show(world, environment.tag(world, context))
-        require(same(context, tagged), f"the context of user {user} is taken for another's")
-    require(once.random() == many.random(), "contexts leave the generator in another state")
-    once, many = deepcopy(rng), deepcopy(rng)
-    environment.draw_noise(many, _ROUNDS)
-    for context in contexts:
-        environment.feedback(world, context, _actions(environment, context, rng)[0], once)
-    require(once.random() == many.random(), "feedback leaves the generator in another state")
-
-
 def refuses_bad_actions(environment: Any, rng: np.random.Generator) -> None:
     """A value that is not an action, and a context with NaN, raise InvalidInput."""
-    world = environment.init(rng)
+    problem, world = environment.problem(), environment.init(rng)
     context = environment.context(world, 1, rng)
-    actions, kind = _actions(environment, context, rng), kind_of(environment.problem())
+    actions, kind = _actions(environment, context, rng), kind_of(problem)
     good = actions[0]
-    listed = _no_rankings(good) if isinstance(good, np.ndarray) else [len(actions), -1, 0.5]
-    bad = [action for action in listed if not kind.is_action(context, action)]
-    for shown, action in (*((context, one) for one in bad), (_spoilt(context), good)):
+    listed: list[Any] = [len(actions), -1, 0.5]
+    if isinstance(good, np.ndarray):
+        listed = [good + 10**6, good - good.max() - 1, good[:-1], good + 0.5, int(good[0])]
+        listed.append(np.full_like(good, good[0]))
+    tries = [(context, one) for one in listed if not kind.is_action(context, one)]
+    tries.append((_with_nan(context), good))
+    for shown, action in tries:
         refused = is_refused(
             lambda x=shown, a=action: environment.feedback(world, x, a, rng)  # type: ignore[misc]
         )
@@ -244,24 +188,11 @@ def refuses_bad_actions(environment: Any, rng: np.random.Generator) -> None:
         require(refused, f"feedback with {what} does not raise fairwolfe.errors.InvalidInput")
 
 
-def _no_rankings(good: Any) -> list[Any]:
-    """A wrong item, one that is not there, one too few, fractions, a single number."""
-    beyond, below = good.copy(), good.copy()
-    beyond[0], below[-1] = 10**6, -1
-    twice = [np.full_like(good, good[0])] if good.size > 1 else []
-    return [beyond, below, good[:-1], good + 0.5, int(good[0]), *twice]
-
-
-def _spoilt(context: Any) -> Any:
-    """A context with NaN, or none."""
+def _with_nan(context: Any) -> Any:
+    """A context with NaN; None where it is not made of numbers."""
     if isinstance(context, Bilinear):
-        return Bilinear(np.full_like(context.user, np.nan), context.items)
-    try:
-        spoilt = np.array(context, dtype=np.float64)
-    except (TypeError, ValueError):  # of another kind of decision
-        return None
-    spoilt.flat[0] = np.nan
-    return spoilt
+        return Bilinear(context.user * np.nan, context.items)
+    return context * np.nan if isinstance(context, np.ndarray) else None
 
 
 ENVIRONMENT_CHECKS: list[Check] = [
@@ -272,7 +203,83 @@ ENVIRONMENT_CHECKS: list[Check] = [
     shows_slot_by_slot,
     knows_the_best_action,
     has_an_exact_support,
-    draws_many_like_one,
-    draws_many_users_like_one,
     refuses_bad_actions,
+]
+
+
+# --- kinds of decision ---------------------------------------------------------------------------
+
+
+def names_its_problem(kind: Kind, rng: np.random.Generator) -> None:
+    """Its problem names it, and survives JSON."""
+    problem = kind.problem
+    require(problem.kind == kind.name, f"the problem is of the kind {problem.kind!r}")
+    require(Problem.from_json(problem.to_json()) == problem, "the problem changes in JSON")
+    require(type(kind_of(problem)) is type(kind), f"the registry has {kind_of(problem)!r}")
+
+
+def reads_once(kind: Kind, rng: np.random.Generator) -> None:
+    """A context or an answer that has been read is returned as it is; reading changes nothing."""
+    for _ in range(_ROUNDS):
+        context = kind.random_context(rng)
+        before = deepcopy(context)
+        given = kind.read(context)
+        require(same(context, before), "read changed the context")
+        require(kind.read(given) is given, "a context that has been read is read again")
+        norm, most = given.norm, kind.problem.feature_norm
+        require(0.0 <= norm <= most * (1.0 + 1e-9), f"the norm is {norm}, of at most {most}")
+        for action in kind.actions(context, rng)[:5]:
+            require(kind.is_action(context, action), f"{action!r} is listed and is not an action")
+            _reads_feedback(kind, action, kind.random_feedback(action, rng))
+
+
+def _reads_feedback(kind: Kind, action: Any, feedback: Any) -> None:
+    """An answer has a reward vector inside the ranges, however it is given."""
+    answer, problem = kind.observe(action, feedback), kind.problem
+    require(isinstance(answer, Answer), f"observe gives {answer!r}")
+    reward = answer.reward
+    require(reward.shape == (problem.n_objectives,), f"the reward has shape {reward.shape}")
+    inside = (problem.low - 1e-9 <= reward) & (reward <= problem.high + 1e-9)
+    require(bool(inside.all()), f"the reward {reward} is outside the ranges of the problem")
+    require(kind.observe(action, answer) is answer, "an answer is read again")
+    reply = kind.read_feedback(action, feedback)
+    require(not reply.outside, f"inside its range: {reply.outside}")
+    for again in (kind.observe(action, answer.observation).reward, reply.reward):
+        require(np.array_equal(again, reward), f"read in another way it is {again}, not {reward}")
+
+
+def refuses_bad_numbers(kind: Kind, rng: np.random.Generator) -> None:
+    """Wrong shapes, NaN, infinities and words are neither contexts nor feedback."""
+    problem, context = kind.problem, kind.random_context(rng)
+    action = kind.actions(context, rng)[0]
+    for bad in bad_contexts(problem, context):
+        require(is_refused(lambda given=bad: kind.read(given)), f"{bad!r} does not raise")  # type: ignore[misc]
+    for bad in bad_feedback(problem):
+        for gate in (kind.observe, kind.read_feedback):
+            refused = is_refused(lambda given=bad, gate=gate: gate(action, given))  # type: ignore[misc]
+            require(refused, f"{bad!r} does not raise in {gate.__name__}")
+
+
+def bounds_its_rewards(kind: Kind, rng: np.random.Generator) -> None:
+    """`extent` is above <slope, reward> of every reward, and `corner` is where it is attained."""
+    problem, middle = kind.seen, kind.middle()
+    for _ in range(_ROUNDS):
+        for action in kind.actions(kind.random_context(rng), rng)[:5]:
+            reward = kind.sees(kind.observe(action, kind.random_feedback(action, rng)).reward)
+            # At random, and from the middle to this reward: no other is as far that way.
+            towards = (reward - middle) / (problem.high - problem.low)
+            for slope in (rng.standard_normal(reward.size), towards):
+                top, width = kind.extent(slope)
+                off = abs(float(slope @ kind.corner(slope, middle)) - top)
+                require(off <= 1e-9 * (1.0 + abs(top)), f"the corner of {slope} is off by {off}")
+                require(width >= 0.0, f"the range of the best of a context is {width}")
+                reach = float(slope @ reward)
+                require(reach <= top + 1e-9, f"{reward} gives {reach} for {slope}, not {top}")
+
+
+KIND_CHECKS: list[Check] = [
+    names_its_problem,
+    reads_once,
+    refuses_bad_numbers,
+    bounds_its_rewards,
 ]

@@ -1,4 +1,4 @@
-"""Checks of objectives."""
+"""Checks of objectives and smoothings: `OBJECTIVE_CHECKS` and `SMOOTHING_CHECKS`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.checks.promise import Check, is_a_value, is_refused, length, require, steepest
+from fairwolfe.checks.common import (
+    Check,
+    examples_of,
+    is_a_value,
+    is_refused,
+    length,
+    require,
+    steepest,
+)
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem
-from fairwolfe.errors import ConformanceError, NoProx
-
-__all__ = ["OBJECTIVE_CHECKS"]
+from fairwolfe.core.registry import KINDS, load
+from fairwolfe.core.streams import stream
+from fairwolfe.errors import ConformanceError, InvalidInput, NoProx
 
 _TRIES = 40
 _DRAWS = 1000  # for a point that keeps hard constraints
@@ -165,25 +173,23 @@ def refuses_bad_input(objective: Any, rng: np.random.Generator) -> None:
             require(refused, f"{method.__name__}({z.tolist()}) does not raise InvalidInput")
 
 
-def can_be_aimed(objective: Any, rng: np.random.Generator) -> None:
-    """f.on(...) has the value and the gradient of f on those coordinates, and 0 elsewhere."""
+def composes(objective: Any, rng: np.random.Generator) -> None:
+    """f + f, f/2, f.on(...) and f.bind(problem) have the values and gradients that they state."""
     n = length(objective)
     places = [*range(n, 1, -1), 0]
-    aimed = objective.on(*places)
-    for x, _ in _points(objective, rng):
-        wide = rng.uniform(0.05, 1.0, n + 1)
-        wide[places] = x
-        expected = np.zeros(n + 1)
-        expected[places] = objective.gradient(x)
-        require(math.isclose(aimed.value(wide), objective.value(x), rel_tol=1e-12), "value of on")
+    aimed, bound = objective.on(*places), objective.bind(_problem(objective))
+    double, half = objective + objective, 0.5 * objective
+    for x, y in _points(objective, rng):
+        value, g = objective.value(x), objective.gradient(x)
+        wide, expected = rng.uniform(0.05, 1.0, n + 1), np.zeros(n + 1)
+        wide[places], expected[places] = x, g
+        require(bound.value(x) == value, "binding changed the value")
+        require(math.isclose(aimed.value(wide), value, rel_tol=1e-12), "value of on")
         require(np.allclose(aimed.gradient(wide), expected, rtol=1e-12), "gradient of on")
-
-
-def can_be_bound(objective: Any, rng: np.random.Generator) -> None:
-    """Bound to a problem of its size it is the same function."""
-    bound = objective.bind(_problem(objective))
-    for x, _ in _points(objective, rng):
-        require(bound.value(x) == objective.value(x), "binding changed the value")
+        require(np.allclose(double.gradient(x), 2.0 * g, rtol=1e-12, atol=1e-14), "f + f")
+        require(np.allclose(half.gradient(x), 0.5 * g, rtol=1e-12, atol=1e-14), "f / 2")
+        objective.gradient(y)
+        require(np.array_equal(objective.gradient(x), g), "a call in between changed the result")
 
 
 def _problem(objective: Any) -> Problem:
@@ -196,20 +202,6 @@ def _problem(objective: Any) -> Problem:
     return Problem.ranking(n - users, 1, 3, rewards)
 
 
-def has_a_compiled_gradient(objective: Any, rng: np.random.Generator) -> None:
-    """Part of the trees of sums and multiples, with scratch that never changes a result."""
-    double = objective + objective
-    half = 0.5 * objective
-    for x, y in _points(objective, rng):
-        g = objective.gradient(x)
-        require(np.allclose(double.gradient(x), 2.0 * g, rtol=1e-12, atol=1e-14), "f + f")
-        require(np.allclose(half.gradient(x), 0.5 * g, rtol=1e-12, atol=1e-14), "f / 2")
-        objective.gradient(y)
-        require(np.array_equal(objective.gradient(x), g), "a call in between changed the result")
-        fresh = objective.tree(x.size)
-        require(np.array_equal(fresh.gradient(x, 0.0), g), "scratch matters")
-
-
 OBJECTIVE_CHECKS: list[Check] = [
     is_a_value,
     has_values,
@@ -219,7 +211,77 @@ OBJECTIVE_CHECKS: list[Check] = [
     has_prox_or_says_no,
     is_smooth_if_it_says_so,
     refuses_bad_input,
-    can_be_aimed,
-    can_be_bound,
-    has_a_compiled_gradient,
+    composes,
 ]
+
+
+def smoothable(smoothing: Any) -> list[Any]:
+    """The registry's objectives that the smoothing accepts and that have a Lipschitz constant."""
+    objectives = []
+    for name in KINDS["objectives"]:  # what is built in: a plug-in must not spoil the check
+        for objective in examples_of(load("objectives", name)):
+            n = length(objective)
+            if not np.isfinite(objective.lipschitz(n)):
+                continue
+            try:
+                smoothing.gradient(objective, np.full(n, 0.5), 0, stream(0, "checks"))
+            except (InvalidInput, NoProx):
+                continue
+            objectives.append(objective)
+    require(bool(objectives), "no objective of the registry can be smoothed by it")
+    return objectives
+
+
+def approaches(smoothing: Any, rng: np.random.Generator) -> None:
+    """|f_t - f| <= M_2/sqrt t and |f_t - f_(t-1)| <= M_1/(t sqrt t)."""
+    fixed = getattr(smoothing, "horizon", None) is not None
+    for objective in smoothable(smoothing):
+        n = length(objective)
+        m_1, m_2 = smoothing.m_1(objective, n), smoothing.m_2(objective, n)
+        for t in (1, 2, 10, 1000):
+            z = rng.uniform(0.0, 1.0, n)
+            now, before = (smoothing.value(objective, z, s, stream(t, "draws")) for s in (t, t - 1))
+            gap, move = abs(now - objective.value(z)), abs(now - before)
+            scale = 1e-9 * (1 + abs(now))
+            require(gap <= m_2 / (1.0 if fixed else math.sqrt(t)) + scale, f"M_2 of {objective}")
+            require(move <= m_1 / (t * math.sqrt(t)) + scale, f"M_1 of {objective} at t = {t}")
+
+
+def has_lipschitz_gradients(smoothing: Any, rng: np.random.Generator) -> None:
+    """f_t is sqrt(t + 1)/beta_0-smooth (where directions are exact), its slope at most L."""
+    times = 0, 3, 100
+    exact = all(smoothing.mix(t) == 1.0 for t in times)  # a mean of a few draws has kinks
+    for objective in smoothable(smoothing):
+        n = length(objective)
+        slope = objective.lipschitz(n)
+        for t in times:
+
+            def gradient(z: Vector, f: Any = objective, t: int = t) -> Vector:
+                g: Vector = smoothing.gradient(f, z, t, stream(t, "draws"))
+                return g
+
+            x, y = rng.uniform(0.0, 1.0, (2, n))
+            require(np.linalg.norm(gradient(x)) <= slope * (1 + 1e-9), f"slope of {objective}")
+            beta_0 = smoothing.beta_0(objective, n)
+            for start in (x, 0.0 * x) if exact and beta_0 > 0.0 else ():
+                bend, apart = steepest(gradient, start, y)
+                most = _rate(smoothing, t) / beta_0 * apart
+                require(bend <= most * (1 + 1e-6) + 1e-9, f"beta_0 of {objective} at t = {t}")
+
+
+def _rate(smoothing: Any, t: int) -> float:
+    """How much sharper f_t is than f_0."""
+    horizon = getattr(smoothing, "horizon", None)
+    return math.sqrt((t if horizon is None else horizon) + 1.0)
+
+
+def needs_no_luck(smoothing: Any, rng: np.random.Generator) -> None:
+    """The same draws give the same gradient; its mean is the gradient of f_t for a linear f."""
+    objective = load("objectives", "linear")((1.0, -2.0, 0.5))
+    z = rng.uniform(0.0, 1.0, 3)
+    g, h = (smoothing.gradient(objective, z, 5, stream(5, "draws")) for _ in range(2))
+    require(np.array_equal(g, h), "equal draws, other gradients")
+    require(np.allclose(g, objective.gradient(z)), "a linear function keeps its gradient")
+
+
+SMOOTHING_CHECKS: list[Check] = [is_a_value, approaches, has_lipschitz_gradients, needs_no_luck]

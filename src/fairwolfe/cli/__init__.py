@@ -11,16 +11,11 @@ from typing import Any
 
 import click
 
-from fairwolfe.cli.bench import bench
-from fairwolfe.cli.check import check
-from fairwolfe.cli.data import data
+from fairwolfe.cli.check import check, data, list_command
 from fairwolfe.cli.demo import demo
 from fairwolfe.cli.evaluate import evaluate
-from fairwolfe.cli.listing import list_command
+from fairwolfe.cli.lab import bench, report, reproduce, run
 from fairwolfe.cli.log import log
-from fairwolfe.cli.report import report
-from fairwolfe.cli.reproduce import reproduce
-from fairwolfe.cli.run import run
 from fairwolfe.cli.serve import keys, serve
 from fairwolfe.cli.tradeoff import tradeoff
 from fairwolfe.errors import FairwolfeError, did_you_mean

@@ -1,24 +1,60 @@
-"""`fairwolfe check`."""
+"""`fairwolfe list`, `fairwolfe check` and `fairwolfe data`."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from fairwolfe.cli.printing import as_json, console, import_from_here, print_json, print_table
-from fairwolfe.errors import FairwolfeError, InvalidInput, did_you_mean
+from fairwolfe.cli import printing
+from fairwolfe.errors import FairwolfeError, InvalidInput, MissingData, did_you_mean
 
 if TYPE_CHECKING:
     from fairwolfe.checks import Outcome
 
-__all__ = ["check"]
+
+@click.command("list", epilog="Example: fairwolfe list objectives")
+@click.argument("kind", required=False)
+@printing.as_json
+def list_command(kind: str | None, as_json: bool) -> None:
+    """List what can be used by name.
+
+    KIND is a plural such as objectives or smoothings; without it everything is listed.
+    """
+    from fairwolfe.core.registry import KINDS, names
+
+    rows = [
+        {"kind": group, "name": name, **_described(group, name)}
+        for group in ([kind] if kind else KINDS)
+        for name in names(group)
+    ]
+    if as_json:
+        printing.print_json(rows)
+        return
+    columns = ("name", "class", "summary") if kind else ("kind", "name", "class", "summary")
+    printing.print_table(columns, ([row[column] for column in columns] for row in rows))
+
+
+def _described(kind: str, name: str) -> dict[str, str]:
+    from inspect import getdoc
+
+    from fairwolfe.core.registry import KINDS, load
+
+    address = KINDS[kind].get(name, "")
+    try:
+        entry = load(kind, name)
+    except FairwolfeError as error:
+        # One plug-in that cannot be imported must not hide the others.
+        return {"class": address, "summary": f"cannot be loaded: {error}"}
+    summary = (getdoc(entry) or "").strip().partition("\n")[0]
+    return {"class": address or f"{entry.__module__}:{entry.__qualname__}", "summary": summary}
 
 
 @click.command(epilog="Example: fairwolfe check my_module:MyObjective")
 @click.argument("subject", metavar="MODULE:CLASS")
-@as_json
+@printing.as_json
 @click.pass_context
 def check(ctx: click.Context, subject: str, as_json: bool) -> None:
     """Check that a class keeps its contract.
@@ -36,11 +72,14 @@ def check(ctx: click.Context, subject: str, as_json: bool) -> None:
     if sentence := stale():
         click.echo(sentence, err=True)
     # What the user's module prints must not mix with the table or the JSON.
-    with console(stderr=True).status(f"checking {escape(subject)}"), redirect_stdout(sys.stderr):
+    with (
+        printing.console(stderr=True).status(f"checking {escape(subject)}"),
+        redirect_stdout(sys.stderr),
+    ):
         outcomes = _outcomes(subject)
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     if as_json:
-        print_json(
+        printing.print_json(
             {
                 "subject": subject,
                 "checks": len(outcomes),
@@ -64,7 +103,7 @@ def check(ctx: click.Context, subject: str, as_json: bool) -> None:
 def _outcomes(subject: str) -> list[Outcome]:
     from fairwolfe import checks
 
-    import_from_here()
+    printing.import_from_here()
     try:
         return list(checks.outcomes(_class_of(subject)))
     except FairwolfeError:
@@ -94,7 +133,7 @@ def _print_outcomes(outcomes: list[Outcome], failed: list[Outcome]) -> None:
     examples = list(dict.fromkeys(outcome.example for outcome in outcomes))
     broken = {(outcome.check, outcome.example) for outcome in failed}
     numbers = [str(i) for i in range(1, len(examples) + 1)]
-    print_table(
+    printing.print_table(
         ("check", *numbers),
         (
             (_words(name), *("FAIL" if (name, e) in broken else "pass" for e in examples))
@@ -117,3 +156,49 @@ def _message(outcome: Outcome) -> str | None:
     if error is None:
         return None
     return str(error) if isinstance(error, FairwolfeError) else f"{type(error).__name__}: {error}"
+
+
+@click.command(epilog="Example: fairwolfe data lastfm")
+@click.argument("name", type=click.Choice(["lastfm"]))
+@click.option("--from", "source", metavar="URL", help="Another address of the archive.")
+@printing.path_option("--to", "root", help="Where its folder is made (default: the user's cache).")
+@printing.as_json
+def data(name: str, source: str | None, root: Path | None, as_json: bool) -> None:
+    """Download a data set from its publisher.
+
+    lastfm: who listened to which artist how often, for the worlds lastfm-50 and lastfm-2k. The
+    checksum of the file is checked before it is written; if it exists, nothing is downloaded.
+    """
+    from fairwolfe.environments import listening as lastfm
+
+    present = lastfm.present(root)
+    target = present or lastfm.target(root)
+    if not as_json:
+        click.echo(lastfm.LICENCE)
+    if present is None:
+        _download(source or lastfm.URL, target)
+    if as_json:
+        row = {"name": name, "file": str(target), "downloaded": present is None}
+        printing.print_json(row | {"sha256": lastfm.SHA256, "licence": lastfm.LICENCE})
+        return
+    click.echo(f"{target} {'is there now' if present is None else 'is there already'}")
+    if target not in lastfm.places():
+        click.echo(f"To have it found there: export FAIRWOLFE_DATA={root}")
+
+
+def _download(source: str, target: Path) -> None:
+    from fairwolfe.environments import listening as lastfm
+    from fairwolfe.environments.downloads import download
+
+    try:
+        with printing.progress_bar() as progress:
+            task = progress.add_task("downloading", total=None)
+            download(
+                source,
+                lastfm.FILE,
+                lastfm.SHA256,
+                target,
+                lambda done, of: progress.update(task, completed=done, total=of),
+            )
+    except KeyboardInterrupt as stopped:
+        raise MissingData("the download was stopped; nothing was written") from stopped

@@ -7,17 +7,8 @@ from typing import Any
 
 import click
 
-from fairwolfe.cli.printing import (
-    as_json,
-    finite,
-    make_folder,
-    out_option,
-    print_files,
-    print_json,
-)
+from fairwolfe.cli import printing
 from fairwolfe.errors import InvalidInput, MissingData, did_you_mean, require_extra
-
-__all__ = ["evaluate"]
 
 _WAYS = ("agent", "arm", "base", "file", "learn", "name")
 
@@ -51,13 +42,14 @@ with policies.toml:
 @click.option(
     "--objective",
     metavar="NAME|TEXT",
-    help="Such as minimum, or \"Linear(weights={'clicks': 1.0})\".  [default: that of the log]",
+    help="Such as minimum, or \"Linear({'clicks': 1.0}) + AtMost({'cost': 0.02})\".  "
+    "[default: that of the log]",
 )
 @click.option("--estimator", help="ips, snips or dr; rankings: exposure, position, ips or snips.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Of the intervals.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of how the log is split.")
-@out_option
-@as_json
+@printing.out_option
+@printing.as_json
 def evaluate(
     log: Path,
     spec: Path | None,
@@ -79,14 +71,14 @@ def evaluate(
     import json
 
     from fairwolfe.offpolicy import Log
-    from fairwolfe.offpolicy.plot import intervals
-    from fairwolfe.plots.picture import save
+    from fairwolfe.offpolicy.estimate import intervals
+    from fairwolfe.plots import save
 
     require_extra("evaluate", "fairwolfe evaluate", "matplotlib")
     data = Log.of(log)
     tables = _tables(spec)
     f = _objective(objective, tables, log)
-    make_folder(out)
+    printing.make_folder(out)
     checked = data.check()
     learns = any(table.get("learn") or "base" in table for table in tables["policies"].values())
     train, test = data.split(0.5, seed) if learns else (data, data)
@@ -97,22 +89,24 @@ def evaluate(
         policy = _policy(name, table, train, f, spec)
         gains[name] = test.compare(policy, "logged", f, level=level, **how)
         estimates[name] = gains[name].first
+    words_of_f = f.describe(test.problem)
     words = [*_sentences(estimates, gains, learns, len(test)), *checked.problems]
     rows = [_row(name, one) for name, one in estimates.items()]
     results = {
         "decisions": len(test),
         "objective": repr(f),
+        "description": words_of_f,
         "usable": checked.usable,
         "policies": rows,
         "sentences": words,
     }
-    files = [*save(intervals(estimates, repr(f)), out, "evaluate"), out / "evaluate.json"]
+    files = [*save(intervals(estimates, words_of_f), out, "evaluate"), out / "evaluate.json"]
     files[-1].write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     if as_json:
-        print_json(results | {"files": [str(file) for file in files]})
+        printing.print_json(results | {"files": [str(file) for file in files]})
         return
     _print(estimates)
-    print_files(files, words)
+    printing.print_files(files, words)
 
 
 def _print(estimates: dict[str, Any]) -> None:
@@ -186,37 +180,21 @@ def _check_name(where: str, table: dict[str, Any]) -> None:
 
 
 def _objective(given: str | None, tables: dict[str, Any], log: Path) -> Any:
-    from fairwolfe.core import expressions
-    from fairwolfe.core.registry import load, names
-    from fairwolfe.lab.build import build_objective
-    from fairwolfe.objectives import Concave
+    from fairwolfe.agent.log_format import is_decisions, read
+    from fairwolfe.core.build import build_objective
 
-    text = given
-    if text is None and "objective" in tables:
-        return build_objective(tables["objective"], "objective")
-    if text is None:
-        text = _logged_objective(log)
-    if text in names("objectives"):
-        return load("objectives", text)()
-    objective = expressions.read(text)
-    if not isinstance(objective, Concave):
-        raise InvalidInput(f"the objective is {text!r:.80}; give one of fw.objectives")
-    return objective
-
-
-def _logged_objective(log: Path) -> str:
-    from fairwolfe.data.decisions import is_decisions, read
-
-    text = read(log)[0].objective if is_decisions(log) else None
-    if text is None:
+    found: Any = given if given is not None else tables.get("objective")
+    if found is None and is_decisions(log):
+        found = read(log)[0].objective
+    if found is None:
         raise InvalidInput(f"{log} does not say what f is; give --objective, such as minimum")
-    return text
+    return build_objective(found, "objective")
 
 
 def _policy(name: str, table: dict[str, Any], train: Any, f: Any, spec: Path | None) -> Any:
     from fairwolfe.agent import Agent
     from fairwolfe.bandits import Uniform
-    from fairwolfe.lab.build import build_policy
+    from fairwolfe.core.build import build_policy
     from fairwolfe.offpolicy import Mixture, RankingMixture
 
     where, folder = f"policies.{name}", Path() if spec is None else spec.parent
@@ -244,7 +222,7 @@ def _policy(name: str, table: dict[str, Any], train: Any, f: Any, spec: Path | N
 def _row(name: str, one: Any) -> dict[str, Any]:
     return {
         "policy": name,
-        **finite({"value": one.value, "low": one.low, "high": one.high, "ess": one.ess}),
+        **printing.finite({"value": one.value, "low": one.low, "high": one.high, "ess": one.ess}),
         "average": dict(zip(one.labels, one.average.tolist(), strict=True)),
         "constraints": [str(level) for level in one.constraints],
         "warnings": list(one.warnings),

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairwolfe.cli.printing import as_json, print_json
-from fairwolfe.cli.progress import bars
+from fairwolfe.cli.printing import as_json, bars, print_json
 from fairwolfe.errors import IncompatibleState, InvalidInput, did_you_mean, require_extra
 
 if TYPE_CHECKING:
-    from fairwolfe.service.export import Plan
+    from fairwolfe.service.export import PrunePlan
     from fairwolfe.service.log_file import LogFile, Place
     from fairwolfe.service.model import Model
-    from fairwolfe.service.sqlite_store import SQLiteStore
-
-__all__ = ["log"]
 
 _STEP = 256  # rows between two updates of the bar
 _LISTED = 20  # sentences; --json has all of them
@@ -49,8 +45,7 @@ def verify(ctx: click.Context, place: Path, fold: bool, as_json: bool) -> None:
 
     Nothing is changed. Exit code 1 where anything is wrong, with a sentence for each.
     """
-    from fairwolfe.service.log_file import LogFile, place_of
-    from fairwolfe.service.verify import Verified, verify
+    from fairwolfe.service.log_file import LogFile, Verified, place_of, verify
 
     where = place_of(place)
     try:
@@ -58,7 +53,7 @@ def verify(ctx: click.Context, place: Path, fold: bool, as_json: bool) -> None:
     except IncompatibleState as error:
         report = Verified(0, 0, 0, 0, 0, False, [str(error)], [])
     else:
-        with _closing(opened), _rows(opened.count * (2 if fold else 1)) as tick:
+        with closing(opened), _rows(opened.count * (2 if fold else 1)) as tick:
             report = verify(opened, fold, tick)
     if as_json:
         print_json({"file": str(where.path), **report._asdict()})
@@ -72,7 +67,7 @@ def verify(ctx: click.Context, place: Path, fold: bool, as_json: bool) -> None:
             f"Rows up to {report.deleted:,} were deleted after an export, except those that are "
             "still needed: a replay begins from the snapshots kept for that."
         )
-    _tell([*report.wrong, *report.notes])
+    _print_wrong([*report.wrong, *report.notes])
     if not report.wrong:
         bits = "except for rounding" if report.notes else "bit for bit"
         more = f", and the snapshots are the fold of the rows, {bits}" if fold else ""
@@ -104,9 +99,8 @@ def replay(
     The digest is that of the whole state: equal digests are equal bits. Exit code 1 where a row
     cannot be applied, or a decision differs from the log.
     """
-    from fairwolfe.service.audit import remade
-    from fairwolfe.service.events import Decided, Event
-    from fairwolfe.service.log_file import LogFile, place_of
+    from fairwolfe.service.events import DecisionsMade, Event
+    from fairwolfe.service.log_file import LogFile, place_of, remade
     from fairwolfe.service.recovery import replay
 
     opened = LogFile(place_of(place))
@@ -116,12 +110,12 @@ def replay(
     def before(seq: int, events: list[Event], models: dict[int, Model]) -> None:
         tick(1)
         for event in events if decisions else ():
-            if isinstance(event, Decided) and name in (None, models[event.model].name):
+            if isinstance(event, DecisionsMade) and name in (None, models[event.model].name):
                 again = remade(models[event.model], event, seq)
                 counts[event.model] = counts.get(event.model, 0) + again.decisions
                 wrong.extend(again.wrong)
 
-    with _closing(opened):
+    with closing(opened):
         last = opened.last()[0]
         if until is not None and not 1 <= until <= last:
             raise InvalidInput(f"--until is {until}; the log has the rows 1 to {last}")
@@ -145,7 +139,7 @@ def replay(
         )
         if decisions:
             click.echo(f"  {_remade(row['remade'], row['decisions'])}")
-    _tell(wrong)
+    _print_wrong(wrong)
     ctx.exit(1 if wrong else 0)
 
 
@@ -164,8 +158,7 @@ def replay(
 @as_json
 def backup(paths: tuple[Path, ...], address: str | None, key: str | None, as_json: bool) -> None:
     """Copy a log to a file, whole or not at all; `fairwolfe log restore` is the way back."""
-    from fairwolfe.service.backup import copy, download
-    from fairwolfe.service.log_file import place_of
+    from fairwolfe.service.log_file import copy, download, place_of
 
     if len(paths) != (1 if address else 2):
         raise InvalidInput(
@@ -197,8 +190,7 @@ def restore(backup: Path, place: Path, as_json: bool) -> None:
     The log that was there is kept in the state folder, under replaced-TIME. Decisions made after
     the backup are unknown from then on, and so is feedback for them.
     """
-    from fairwolfe.service.backup import restore
-    from fairwolfe.service.log_file import folder_of
+    from fairwolfe.service.log_file import folder_of, restore
 
     if not backup.is_file():
         raise InvalidInput(f"{backup} is not a file; give a backup of a log")
@@ -237,7 +229,7 @@ def export(place: Path, out: Path, name: str | None, prune: bool, as_json: bool)
             raise InvalidInput(f"{out} is not empty; give a new folder to each --prune")
         _make_ready(where, name)
     opened = LogFile(where)
-    with _closing(opened):
+    with closing(opened):
         models = _chosen(recover(opened).models, name)
         files = _files(models, out)
         planned = plan(opened) if prune else None
@@ -279,14 +271,6 @@ def export(place: Path, out: Path, name: str | None, prune: bool, as_json: bool)
 
 
 @contextmanager
-def _closing(opened: SQLiteStore) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        opened.close()
-
-
-@contextmanager
 def _rows(total: int) -> Iterator[Callable[[int], None]]:
     """Progress over rows or bytes."""
     with bars({"log": max(total, 1)}) as tick:
@@ -302,7 +286,7 @@ def _rows(total: int) -> Iterator[Callable[[int], None]]:
         yield count
 
 
-def _tell(wrong: list[str]) -> None:
+def _print_wrong(wrong: list[str]) -> None:
     for sentence in wrong[:_LISTED]:
         click.echo(f"- {sentence}.")
     if len(wrong) > _LISTED:
@@ -360,25 +344,24 @@ def _files(models: list[Model], out: Path) -> dict[Model, Path]:
 
 def _keeps(opened: LogFile, model: Model) -> bool:
     """Whether the log has the context of the last decision of a model."""
-    from fairwolfe.service.events import Decided, decode
+    from fairwolfe.service.events import DecisionsMade, decode
 
     row = opened.row_of(model.number, model.decisions - 1)
     events = [] if row is None else decode(row[1].payload)
-    decisions = [e for e in events if isinstance(e, Decided) and e.model == model.number]
-    return not decisions or bool(decisions[0].asked)
+    decisions = [e for e in events if isinstance(e, DecisionsMade) and e.model == model.number]
+    return not decisions or bool(decisions[0].inputs)
 
 
 def _make_ready(where: Place, name: str | None) -> None:
     """Before rows are deleted: the log is whole, and every model has a snapshot of its end."""
     from fairwolfe.service.export import keep_snapshots
-    from fairwolfe.service.log_file import LogFile
-    from fairwolfe.service.sqlite_store import FILE, SQLiteStore
-    from fairwolfe.service.verify import verify
+    from fairwolfe.service.log_file import LogFile, verify
+    from fairwolfe.service.store import FILE, SQLiteStore
 
     if where.path.name != FILE:
         raise InvalidInput(f"{where.path} is a backup; --prune is for the log of a service")
     opened = LogFile(where)
-    with _closing(opened):
+    with closing(opened):
         if name is not None and len(opened.starts()) > 1:
             raise InvalidInput(
                 "--prune deletes rows, which hold the decisions of all models; leave out --model "
@@ -391,14 +374,14 @@ def _make_ready(where: Place, name: str | None) -> None:
             f"nothing was exported or deleted, since the log is not whole: {wrong[0]}"
         )
     store = SQLiteStore(where.path.parent)
-    with _closing(store):
+    with closing(store):
         keep_snapshots(store)
 
 
-def _prune(where: Place, planned: Plan) -> int:
+def _prune(where: Place, planned: PrunePlan) -> int:
     from fairwolfe.service.export import prune
-    from fairwolfe.service.sqlite_store import SQLiteStore
+    from fairwolfe.service.store import SQLiteStore
 
     store = SQLiteStore(where.path.parent)
-    with _closing(store):
+    with closing(store):
         return prune(store, planned) if planned.upto > store.deleted else 0

@@ -1,13 +1,16 @@
-"""What commands share: tables, JSON, the progress bar, the folder of a result."""
+"""What commands share: options, tables, JSON, and progress as bars, or as lines of a log."""
 
 from __future__ import annotations
 
 import math
 import os
+import re
 import sys
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,28 +20,65 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-__all__ = [
-    "as_json",
-    "console",
-    "finite",
-    "import_from_here",
-    "make_folder",
-    "out_option",
-    "print_files",
-    "print_json",
-    "print_rows",
-    "print_table",
-    "progress_bar",
-]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_LINE = 60.0  # seconds between two lines where there is no terminal
+
+
+@contextmanager
+def bars(work: Mapping[str, float]) -> Iterator[Callable[[str, float], None]]:
+    """A bar for each part of the work and one for all; call what it gives with what was done."""
+    if not console(stderr=True).is_terminal:
+        yield _Lines(sum(work.values()))
+        return
+    with progress_bar() as shown:
+        tasks = {name: shown.add_task(name, total=total) for name, total in work.items()}
+        overall = shown.add_task("all", total=sum(work.values()))
+
+        def tick(name: str, done: float) -> None:
+            shown.update(tasks[name], advance=done)
+            shown.update(overall, advance=done)
+
+        yield tick
+
+
+class _Lines:
+    """For a log: a line a minute, with the time left at the rate since the line before.
+
+    The first line has no time: kernels are compiled in the first minutes, so the rate since the
+    start is far too low.
+    """
+
+    def __init__(self, total: float) -> None:
+        self.total, self.done = total, 0.0
+        self.printed, self.done_then = time.monotonic(), -1.0
+
+    def __call__(self, name: str, done: float) -> None:
+        self.done += done
+        now = time.monotonic()
+        seconds = now - self.printed
+        if seconds < _LINE:
+            return
+        line = f"{name}: {self.done / self.total:.0%} of all"
+        if 0.0 <= self.done_then < self.done:
+            left = (self.total - self.done) * seconds / (self.done - self.done_then)
+            line += f", about {left / 60:.0f} minutes left"
+        self.printed, self.done_then = now, self.done
+        click.echo(line, err=True)
+
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-out_option = click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("out"),
-    show_default=True,
-    metavar="DIR",
-    help="Where the figures are written.",
+
+
+def path_option(*names: str, folder: bool = True, **options: Any) -> Callable[[Command], Command]:
+    """An option that is a folder (DIR), or a file (FILE)."""
+    kind = click.Path(file_okay=not folder, dir_okay=folder, path_type=Path)
+    return click.option(*names, type=kind, metavar="DIR" if folder else "FILE", **options)
+
+
+out_option = path_option(
+    "--out", default=Path("out"), show_default=True, help="Where the figures are written."
 )
 
 
@@ -139,3 +179,35 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+INTERRUPTED = 130  # what a shell reports of a command that Ctrl-C ended
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class _Time(click.ParamType[float]):
+    name = "time"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """90s, 10m, 2h, 1h30m, 1d, in seconds."""
+        parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", str(value))
+        seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+        if "".join(number + unit for number, unit in parts) != value or seconds <= 0.0:
+            self.fail(f"{value!r} is not a time such as 90s, 10m, 2h or 1h30m")
+        return seconds
+
+
+_OPTIONS = (
+    click.option("--jobs", type=click.IntRange(min=1), help="Runs at once.  [default: the cores]"),
+    click.option("--on", type=click.Choice(["local", "ray"]), default="local", show_default=True),
+    click.option("--address", help="Of a running Ray cluster; without it one is started here."),
+    click.option("--resume", is_flag=True, help="Play what is missing in DIR, and what failed."),
+    click.option("--for", "seconds", type=_Time(), metavar="TIME", help="Stop after 90s, 10m, 2h."),
+)
+
+
+def engine_options(command: Command) -> Command:
+    """--jobs, --on, --address, --resume and --for."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command

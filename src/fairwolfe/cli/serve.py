@@ -9,8 +9,6 @@ import click
 from fairwolfe.cli.printing import as_json, print_json
 from fairwolfe.errors import InvalidInput, require_extra
 
-__all__ = ["keys", "serve"]
-
 
 @click.command(
     epilog="Example: fairwolfe serve --demo, or fairwolfe serve config.toml --listen 127.0.0.1:0"

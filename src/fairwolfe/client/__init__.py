@@ -1,14 +1,12 @@
 """The decision service from Python: `Client`, `AsyncClient` and their buffers. Needs no NumPy.
 
-What can be asked is written once (`calls`), and so is when it is asked again (`retry`) and what
-waits in a buffer (`outbox`); the two clients differ only in how they wait:
+Both clients share all that does no input or output; they differ only in how they wait:
 
-    calls        every request: what is sent, and how its answer is read
-    endpoint     where the service is, and how long to wait for it
-    retry        pauses, the deadline, and which errors are final
-    outbox       feedback that is not acknowledged yet
-    client, transport, buffer                      with the standard library, and threads
-    async_client, async_transport, async_buffer    with aiohttp, and asyncio
+    calls          every request: what is sent, and how its answer is read
+    core           replies, retries and the deadline, as steps
+    outbox         feedback that is not acknowledged yet; the methods of buffers, as steps
+    blocking       runs the steps with the standard library, and threads
+    asynchronous   runs the steps with aiohttp, and asyncio
 
 >>> client = Client("http://127.0.0.1:8710", key="fw_...")
 >>> client
@@ -17,16 +15,15 @@ Client('http://127.0.0.1:8710')
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fairwolfe.client.buffer import Buffer
+from fairwolfe.client.blocking import Buffer, Client
 from fairwolfe.client.calls import Decided
-from fairwolfe.client.client import Client
 from fairwolfe.client.outbox import RefusedEntry, Unacknowledged
 
 if TYPE_CHECKING:
-    from fairwolfe.client.async_buffer import AsyncBuffer
-    from fairwolfe.client.async_client import AsyncClient
+    from fairwolfe.client.asynchronous import AsyncBuffer, AsyncClient
 
 __all__ = [
     "AsyncBuffer",
@@ -41,12 +38,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """What needs asyncio is imported when it is first used: it takes as long as all the rest."""
-    if name == "AsyncClient":
-        from fairwolfe.client.async_client import AsyncClient
-
-        return AsyncClient
-    if name == "AsyncBuffer":
-        from fairwolfe.client.async_buffer import AsyncBuffer
-
-        return AsyncBuffer
+    if name in ("AsyncClient", "AsyncBuffer"):
+        return getattr(import_module("fairwolfe.client.asynchronous"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,8 +12,6 @@ import msgspec
 
 from fairwolfe.errors import InvalidInput
 
-__all__ = ["TYPE", "Call", "Decided", "encode", "feedback_raw"]
-
 TYPE = "application/msgpack"
 
 T = TypeVar("T")
@@ -22,7 +20,7 @@ T = TypeVar("T")
 class Decided(NamedTuple):
     """A decision of the service: an arm, or the keys of items, best slot first.
 
-    closes_in: seconds from the decision on in which feedback counts
+    closes_in: seconds from the decision on in which feedback counts; name: of the arm, if any
     """
 
     model: str
@@ -32,6 +30,7 @@ class Decided(NamedTuple):
     probability: float | None
     closes_in: float
     explanation: list[dict[str, Any]] | None
+    name: str | None = None
 
 
 class Call(NamedTuple, Generic[T]):
@@ -58,8 +57,29 @@ def _plain_object(value: Any) -> Any:
     raise InvalidInput(f"{value!r:.80} is {type(value).__name__}; give numbers, text and lists")
 
 
-def _decode(body: bytes) -> Any:
-    return msgspec.msgpack.decode(body)
+def _whole(answer: Any) -> Any:
+    return answer
+
+
+def _call(
+    method: str,
+    path: str,
+    read: Callable[[Any], T] = _whole,
+    body: Any = None,
+    headers: Mapping[str, str] = {},
+) -> Call[T]:
+    """A call with a body of MessagePack; read: the answer, from the decoded response."""
+    sent = None if body is None else encode(body)
+    return Call(method, path, lambda data: read(msgspec.msgpack.decode(data)), sent, headers)
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    """A body without the fields that are None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _listed(values: Iterable[Any] | None) -> list[Any] | None:
+    return None if values is None else list(values)
 
 
 def _path(model: str, *parts: str) -> str:
@@ -74,6 +94,7 @@ def decide(
     *,
     user: Any = None,
     arms: Any = None,
+    context: Mapping[str, Any] | None = None,
     candidates: Iterable[str | int] | None = None,
     blocked: Iterable[str | int] | None = None,
     pinned: Mapping[int, str] | None = None,
@@ -81,32 +102,42 @@ def decide(
     request_id: str | None = None,
     packed: bool = False,
 ) -> Call[Decided]:
-    """A decision: user and arms are features, as lists or arrays.
+    """A decision: user and arms are features, as lists or arrays. Arms may be a mapping from their
+    names; their features, and those of the context, dictionaries that the service encodes.
 
-    packed: send them as raw float32, which is shorter, and rounds them to 7 digits
+    packed: send numbers as raw float32, which is shorter, and rounds them to 7 digits
     """
-    question = _question(
-        user=user,
+    shape = None
+    if isinstance(arms, Mapping):
+        one = _packed_row if packed else _features
+        arms = {name: one(row) for name, row in arms.items()}
+    elif arms is not None:
+        whole = hasattr(arms, "astype")
+        rows = [] if whole and packed else [_features(row) for row in arms]
+        if packed and not any(isinstance(row, dict) for row in rows):
+            shape = arms.shape if whole else (len(rows), len(rows[0]) if rows else 0)
+            arms = _floats(arms) if whole else b"".join(map(_floats, rows))
+        else:
+            arms = rows
+    body = _given(
+        request_id=request_id or uuid.uuid4().hex,
+        user=user if user is None else _floats(user) if packed else _row(user),
+        context=context if context is None else dict(context),
         arms=arms,
-        candidates=candidates,
-        blocked=blocked,
-        pinned=pinned,
-        explain=explain,
-        request_id=request_id,
-        packed=packed,
+        shape=shape,
+        candidates=_listed(candidates),
+        blocked=_listed(blocked),
+        pinned={str(slot): key for slot, key in pinned.items()} if pinned else None,
+        explain=explain or None,
     )
-    path = _path(model, "decide")
-    return Call("POST", path, lambda body: _decided(model, _decode(body)), encode(question))
+    return _call("POST", _path(model, "decide"), lambda answer: _decided(model, answer), body)
 
 
 def decide_many(model: str, requests: Iterable[Mapping[str, Any]]) -> Call[list[Decided]]:
     """Decisions for several questions, with the keywords of `decide`: all or none."""
-    questions = {"requests": [_question(**request) for request in requests]}
-
-    def read(body: bytes) -> list[Decided]:
-        return [_decided(model, answer) for answer in _decode(body)]
-
-    return Call("POST", _path(model, "decide_many"), read, encode(questions))
+    body = {"requests": [msgspec.Raw(decide(model, **one).body or b"") for one in requests]}
+    path = _path(model, "decide_many")
+    return _call("POST", path, lambda answers: [_decided(model, one) for one in answers], body)
 
 
 def feedback(
@@ -118,51 +149,47 @@ def feedback(
     final: bool = False,
 ) -> Call[str]:
     """The outcome of a decision, or a part of it: joined, known, late, unknown or conflict."""
-    one = entry(decision, rewards, exposed=exposed, clicked=clicked, final=final)
-    return feedback_raw(decision.model, [encode(one)], lambda body: str(_outcomes(body)[0]))
+    body = [entry(decision, rewards, exposed, clicked, final)]
+    return _call(
+        "POST", _path(decision.model, "feedback"), lambda answer: outcomes(answer)[0], body
+    )
 
 
 def feedback_many(model: str, entries: Iterable[Mapping[str, Any]]) -> Call[list[str]]:
     """Several entries at once, each {"id": ..., "rewards": ...} as on the wire."""
-    return feedback_raw(model, [encode(dict(one)) for one in entries], _outcomes)
+    return _call("POST", _path(model, "feedback"), outcomes, [dict(one) for one in entries])
 
 
-def feedback_raw(
-    model: str, entries: Iterable[bytes], read: Callable[[bytes], T] = _decode
-) -> Call[T]:
-    """Entries that are MessagePack already."""
-    body = encode([msgspec.Raw(one) for one in entries])
-    return Call("POST", _path(model, "feedback"), read, body)
+def feedback_raw(model: str, entries: Iterable[bytes]) -> Call[list[str]]:
+    """Several entries that are MessagePack already."""
+    return _call("POST", _path(model, "feedback"), outcomes, [msgspec.Raw(one) for one in entries])
 
 
 def decision(model: str, id: str) -> Call[dict[str, Any]]:
     """What was decided, and what has come for it."""
-    return Call("GET", _path(model, "decisions", id), _decode)
+    return _call("GET", _path(model, "decisions", id))
 
 
 def entry(
     decision: Decided,
-    rewards: Mapping[str, Any] | None = None,
-    *,
-    exposed: Iterable[str] | None = None,
-    clicked: Iterable[str] | None = None,
-    final: bool = False,
+    rewards: Mapping[str, Any] | None,
+    exposed: Iterable[str] | None,
+    clicked: Iterable[str] | None,
+    final: bool,
 ) -> dict[str, Any]:
     """An entry of feedback as on the wire."""
-    message: dict[str, Any] = {"id": decision.id}
-    if rewards is not None:
-        message["rewards"] = dict(rewards)
-    if exposed is not None:
-        message["exposed"] = list(exposed)
-    if clicked is not None:
-        message["clicked"] = list(clicked)
-    if final:
-        message["final"] = True
-    return message
+    return _given(
+        id=decision.id,
+        rewards=None if rewards is None else dict(rewards),
+        exposed=_listed(exposed),
+        clicked=_listed(clicked),
+        final=final or None,
+    )
 
 
-def _outcomes(body: bytes) -> list[str]:
-    return [one["outcome"] for one in _decode(body)]
+def outcomes(answer: Any) -> list[str]:
+    """The outcomes of entries, from the decoded answer to feedback."""
+    return [str(one["outcome"]) for one in answer]
 
 
 # --- models -------------------------------------------------------------------------------------
@@ -170,67 +197,76 @@ def _outcomes(body: bytes) -> list[str]:
 
 def models() -> Call[list[dict[str, Any]]]:
     """Every model, as `model` has it."""
-    return Call("GET", "/v1/models", lambda body: list(_decode(body)["models"]))
+    return _call("GET", "/v1/models", lambda answer: list(answer["models"]))
 
 
 def model(model: str) -> Call[dict[str, Any]]:
     """Counts, averages and the value of a model."""
-    return Call("GET", _path(model), _decode)
+    return _call("GET", _path(model))
 
 
 def live(model: str) -> Call[dict[str, Any]]:
     """How far a model is from the best that can be reached, with a sentence."""
-    return Call("GET", _path(model, "live"), _decode)
+    return _call("GET", _path(model, "live"))
 
 
 def history(model: str) -> Call[list[dict[str, Any]]]:
     """The same over time, oldest first."""
-    return Call("GET", _path(model, "history"), lambda body: list(_decode(body)["points"]))
+    return _call("GET", _path(model, "history"), lambda answer: list(answer["points"]))
 
 
 def exposure(model: str) -> Call[dict[str, Any]]:
     """Who is shown how much in a ranking: Lorenz curve, Gini index, the items at either end."""
-    return Call("GET", _path(model, "exposure"), _decode)
+    return _call("GET", _path(model, "exposure"))
 
 
 def constraints(model: str) -> Call[list[dict[str, Any]]]:
     """Hard constraints, each with its slack, its shadow price and a sentence."""
     path = _path(model, "constraints")
-    return Call("GET", path, lambda body: list(_decode(body)["constraints"]))
+    return _call("GET", path, lambda answer: list(answer["constraints"]))
 
 
 def changes(model: str) -> Call[list[dict[str, Any]]]:
     """Every change of f, newest first: who, when, from and to what."""
-    return Call("GET", _path(model, "changes"), lambda body: list(_decode(body)["changes"]))
+    return _call("GET", _path(model, "changes"), lambda answer: list(answer["changes"]))
 
 
 def items(model: str) -> Call[dict[str, list[float]]]:
     """The items that can be shown, key -> features."""
 
-    def read(body: bytes) -> dict[str, list[float]]:
-        return {item["key"]: item["features"] for item in _decode(body)["items"]}
+    def read(answer: Any) -> dict[str, list[float]]:
+        return {item["key"]: item["features"] for item in answer["items"]}
 
-    return Call("GET", _path(model, "items"), read)
+    return _call("GET", _path(model, "items"), read)
+
+
+def attributes(model: str) -> Call[dict[str, dict[str, str]]]:
+    """The attributes of the items that can be shown, key -> text by name."""
+
+    def read(answer: Any) -> dict[str, dict[str, str]]:
+        return {item["key"]: item["attributes"] for item in answer["items"]}
+
+    return _call("GET", _path(model, "items"), read)
 
 
 def add_items(model: str, items: Mapping[str, Any], objective: str | None = None) -> Call[int]:
-    """New items of a ranking, key -> features; how many there are now."""
-    body: dict[str, Any] = {
-        "items": [{"key": key, "features": _row(row)} for key, row in items.items()]
-    }
-    if objective is not None:
-        body["objective"] = objective
-    return Call("POST", _path(model, "items"), _count, encode(body))
+    """New items of a ranking, key -> features, numbers or a dictionary; how many there are now.
+
+    An item with attributes is an `fw.Item`, or a mapping with the names features and attributes.
+    """
+    listed = [{"key": key, **_item(given)} for key, given in items.items()]
+    body = _given(items=listed, objective=objective)
+    return _call("POST", _path(model, "items"), _count, body)
 
 
 def retire(model: str, key: str) -> Call[int]:
     """An item is not shown any more; how many are left."""
-    return Call("DELETE", _path(model, "items", key), _count)
+    return _call("DELETE", _path(model, "items", key), _count)
 
 
 def objective(model: str) -> Call[dict[str, Any]]:
     """What is maximised, as text, and its version."""
-    return Call("GET", _path(model, "objective"), _decode)
+    return _call("GET", _path(model, "objective"))
 
 
 def replace_objective(model: str, objective: str, version: int | None = None) -> Call[int]:
@@ -238,13 +274,13 @@ def replace_objective(model: str, objective: str, version: int | None = None) ->
     replaces any version.
     """
     headers = {"If-Match": "*" if version is None else f'"{version}"'}
-    body = encode({"objective": objective})
+    body = {"objective": objective}
     path = _path(model, "objective")
-    return Call("PUT", path, lambda body: int(_decode(body)["version"]), body, headers)
+    return _call("PUT", path, lambda answer: int(answer["version"]), body, headers)
 
 
-def _count(body: bytes) -> int:
-    return int(_decode(body)["items"])
+def _count(answer: Any) -> int:
+    return int(answer["items"])
 
 
 # --- the service --------------------------------------------------------------------------------
@@ -252,17 +288,17 @@ def _count(body: bytes) -> int:
 
 def snapshot() -> Call[int]:
     """Write a snapshot now; the number of the last row of the log that is in it."""
-    return Call("POST", "/v1/admin/snapshot", lambda body: int(_decode(body)["seq"]))
+    return _call("POST", "/v1/admin/snapshot", lambda answer: int(answer["seq"]))
 
 
 def healthz() -> Call[dict[str, Any]]:
     """Whether the process answers."""
-    return Call("GET", "/healthz", _decode)
+    return _call("GET", "/healthz")
 
 
 def readyz() -> Call[dict[str, Any]]:
     """Waits until the service can decide and write, at most until the deadline."""
-    return Call("GET", "/readyz", _decode)
+    return _call("GET", "/readyz")
 
 
 def metrics() -> Call[str]:
@@ -273,36 +309,15 @@ def metrics() -> Call[str]:
 # --- features -----------------------------------------------------------------------------------
 
 
-def _question(
-    *,
-    user: Any = None,
-    arms: Any = None,
-    candidates: Iterable[str | int] | None = None,
-    blocked: Iterable[str | int] | None = None,
-    pinned: Mapping[int, str] | None = None,
-    explain: bool = False,
-    request_id: str | None = None,
-    packed: bool = False,
-) -> dict[str, Any]:
-    body: dict[str, Any] = {"request_id": request_id or uuid.uuid4().hex}
-    if user is not None:
-        body["user"] = _floats(user) if packed else _row(user)
-    if arms is not None and packed:
-        whole = hasattr(arms, "astype")
-        rows = [] if whole else [_row(row) for row in arms]
-        body["arms"] = _floats(arms) if whole else b"".join(map(_floats, rows))
-        body["shape"] = arms.shape if whole else (len(rows), len(rows[0]) if rows else 0)
-    elif arms is not None:
-        body["arms"] = [_row(row) for row in arms]
-    if candidates is not None:
-        body["candidates"] = list(candidates)
-    if blocked is not None:
-        body["blocked"] = list(blocked)
-    if pinned:
-        body["pinned"] = {str(slot): key for slot, key in pinned.items()}
-    if explain:
-        body["explain"] = True
-    return body
+_ITEM = {"features", "attributes"}
+
+
+def _item(given: Any) -> dict[str, Any]:
+    """Features alone, or with attributes."""
+    if isinstance(given, Mapping) and "features" in given and given.keys() <= _ITEM:
+        return {**given, "features": _features(given["features"])}
+    features, attributes = getattr(given, "features", given), getattr(given, "attributes", None)
+    return _given(features=_features(features), attributes=attributes)
 
 
 def _row(row: Any) -> list[Any]:
@@ -311,6 +326,16 @@ def _row(row: Any) -> list[Any]:
     if not isinstance(listed, list):
         raise InvalidInput(f"features are {row!r:.80}; give a list of numbers")
     return listed
+
+
+def _features(row: Any) -> Any:
+    """A dictionary as it is, numbers as a list."""
+    return dict(row) if isinstance(row, Mapping) else _row(row)
+
+
+def _packed_row(row: Any) -> Any:
+    """A dictionary as it is, numbers as raw float32."""
+    return dict(row) if isinstance(row, Mapping) else _floats(row)
 
 
 def _floats(row: Any) -> bytes:
@@ -334,4 +359,5 @@ def _decided(model: str, answer: Mapping[str, Any]) -> Decided:
         answer["probability"],
         answer["closes_in"],
         answer.get("explanation"),
+        answer.get("name"),
     )

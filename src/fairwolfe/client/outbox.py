@@ -1,4 +1,6 @@
-"""`Outbox`: feedback that is not acknowledged yet, and what an answer means for it."""
+"""`Outbox`: feedback that is not acknowledged yet, and what an answer means for it; and the methods
+of both buffers, as steps.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +9,15 @@ import re
 import time
 import warnings
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from fairwolfe.client.calls import Call, encode, feedback_raw
-from fairwolfe.client.retry import Pauses, Reply
+from fairwolfe.client import calls
+from fairwolfe.client.calls import Decided, encode
+from fairwolfe.client.steps import Backoff, Connected, Method, Reply, Send, Steps, Wait
 from fairwolfe.errors import InvalidInput, Unavailable
-
-__all__ = [
-    "MOST",
-    "Batch",
-    "Collecting",
-    "Outbox",
-    "RefusedEntry",
-    "Unacknowledged",
-    "checked",
-    "report",
-]
 
 logger = logging.getLogger("fairwolfe.client")
 
@@ -49,15 +41,11 @@ class RefusedEntry(NamedTuple):
     message: str
 
 
-class Batch(NamedTuple):
+class FeedbackBatch(NamedTuple):
     """The oldest entries of a model, as they are sent."""
 
     model: str
     entries: tuple[bytes, ...]
-
-    @property
-    def call(self) -> Call[Any]:
-        return feedback_raw(self.model, self.entries)
 
 
 class Outbox:
@@ -84,7 +72,7 @@ class Outbox:
         self._size = 0
         self._at_once = MOST  # less where the service takes only smaller bodies
         self._narrowed = MOST  # less while a rejected entry is searched for
-        self._pauses = Pauses()
+        self._backoff = Backoff()
         self._rest = 0.0  # until when nothing is sent, of the monotonic clock
         self._rests: dict[str, float] = {}  # the same, of a model that is stopped
 
@@ -134,41 +122,35 @@ class Outbox:
     def _resting(self, model: str) -> float:
         return max(self._rests.get(model, 0.0) - time.monotonic(), 0.0)
 
-    def batch(self) -> Batch | None:
+    def batch(self) -> FeedbackBatch | None:
         """What to send next: models take turns, except those that are stopped."""
         if not self._queues:
             return None
         model = min(self._queues, key=self._resting)
         count = min(self._at_once, self._narrowed, len(self._queues[model]))
-        return Batch(model, tuple(self._queues[model][i][1] for i in range(count)))
+        return FeedbackBatch(model, tuple(self._queues[model][i][1] for i in range(count)))
 
-    def took(self, batch: Batch, reply: Reply | BaseException) -> None:
-        """Take in the answer to a batch, or the error."""
+    def took(self, batch: FeedbackBatch, reply: Reply) -> None:
+        """Take in the answer to a batch."""
         count = len(batch.entries)
-        if isinstance(reply, BaseException):
-            self._keep(batch, f"{type(reply).__name__}: {reply}")
-        elif reply.fine and len(outcomes := _outcomes(reply.body)) == count:
+        if reply.fine and len(outcomes := _outcomes(reply.body)) == count:
             self.outcomes = self.outcomes + Counter(outcomes)
             self._drop(batch.model, range(count))
         elif reply.final:
             self._refuse(batch, reply)
         else:
-            self._keep(batch, f"{reply.status}: {reply.message}", reply.after, reply.code)
+            self.trouble = reply.reason
+            until = time.monotonic() + self._backoff.pause(reply)
+            if reply.value("error") == "model_stopped":  # others are served
+                self._rests[batch.model] = until
+            else:
+                self._rest = until
+            self._turn(batch.model)
 
-    def _keep(self, batch: Batch, why: str, after: float = 0.0, code: str = "") -> None:
-        """A batch is sent again, but not at once."""
-        self.trouble = why
-        until = time.monotonic() + self._pauses.next(after)
-        if code == "model_stopped":  # others are served
-            self._rests[batch.model] = until
-        else:
-            self._rest = until
-        self._turn(batch.model)
-
-    def _refuse(self, batch: Batch, reply: Reply) -> None:
+    def _refuse(self, batch: FeedbackBatch, reply: Reply) -> None:
         """One entry made the service reject the batch, and none of it has counted: remove it."""
         count = len(batch.entries)
-        named = re.match(r"\[(\d+)\]", reply.field)
+        named = re.match(r"\[(\d+)\]", reply.value("field"))
         if named and int(named[1]) < count:
             guilty = range(int(named[1]), int(named[1]) + 1)
         elif count == 1 or reply.status == 404:
@@ -195,7 +177,7 @@ class Outbox:
         self._size -= len(places)
         self._turn(model)
         self._rests.pop(model, None)
-        self._pauses, self._rest, self.trouble = Pauses(), 0.0, ""
+        self._backoff, self._rest, self.trouble = Backoff(), 0.0, ""
 
     def _turn(self, model: str) -> None:
         """The next batch is of another model, if there is one."""
@@ -212,11 +194,53 @@ class Outbox:
         )
 
 
-class Collecting:
-    """What a buffer reports about itself."""
+def _outcomes(body: bytes) -> list[str]:
+    try:
+        return calls.outcomes(msgspec.msgpack.decode(body))
+    except (msgspec.DecodeError, LookupError, TypeError):
+        return []
 
-    _closed: bool
-    _outbox: Outbox
+
+def report(left: Sequence[Unacknowledged], error: BaseException | None) -> None:
+    """Say that a buffer has ended with entries: by an error, or a warning where one is raised."""
+    if left:
+        text = (
+            f"a buffer was closed with {len(left):,} entries of feedback that are not "
+            "acknowledged; they may or may not have arrived. flush() returns them, and they may be "
+            "sent again"
+        )
+        if error is None:
+            raise Unavailable(text)
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+
+
+class BufferMethods(Connected):
+    """What a buffer does and reports; a subclass runs the steps, and `_batches` in the background.
+
+    The steps of one buffer never run at the same time, except while they wait or send.
+
+    _start: run `_batches` in the background, unless it runs
+    """
+
+    _start: Callable[[], None]
+
+    def __init__(self, transport: Any, most: int, every: float, wait: float) -> None:
+        if not (every >= 0.0 and wait >= 0.0):
+            raise InvalidInput(f"every is {every!r} and wait {wait!r}; give seconds, 0 or more")
+        self._transport, self._most, self._every, self._wait = transport, most, every, wait
+        self._closed = self._stopped = False
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin empty: what a parent process has collected, it sends."""
+        self._outbox = Outbox(self._most)
+        self._changed = self._condition()
+        self._worker: Any = None  # a thread or a task
+        self._urgent = 0  # how many wait for entries to leave
+
+    def __repr__(self) -> str:
+        address = self._transport.endpoint.address
+        return f"{type(self).__name__}({address!r}, waiting={self.waiting})"
 
     @property
     def waiting(self) -> int:
@@ -243,39 +267,81 @@ class Collecting:
         """Why the last batch was not acknowledged, or an empty text."""
         return self._outbox.trouble
 
-    def _room(self, entries: Sequence[bytes]) -> bool:
-        return self._closed or self._outbox.fits(entries)
+    def _feedback(
+        self,
+        decision: Decided,
+        rewards: Mapping[str, Any] | None = None,
+        *,
+        exposed: Iterable[str] | None = None,
+        clicked: Iterable[str] | None = None,
+        final: bool = False,
+    ) -> Steps[None]:
+        """The outcome of a decision, or a part of it; Unavailable if there is no room in time."""
+        entry = calls.entry(decision, rewards, exposed, clicked, final)
+        return self._feedback_many(decision.model, [entry])
 
-    def _take(self, model: str, entries: Sequence[bytes]) -> None:
+    def _feedback_many(self, model: str, entries: Iterable[Mapping[str, Any]]) -> Steps[None]:
+        """Several entries, each {"id": ..., "rewards": ...} as on the wire: all or none."""
+        outbox = self._outbox
+        listed = outbox.read(entries)
+        yield from self._hurry(lambda: self._closed or outbox.fits(listed), self._wait)
         if self._closed:
             raise InvalidInput("the buffer is closed; make another with client.buffer()")
-        if not self._outbox.fits(entries):
-            raise self._outbox.full(entries)
-        self._outbox.add(model, entries)
+        if not outbox.fits(listed):
+            raise outbox.full(listed)
+        outbox.add(model, listed)
+        self._start()
+        self._changed.notify_all()
 
+    def _flush(self, timeout: float | None = None) -> Steps[list[Unacknowledged]]:
+        """Send now what was given until now; what is not acknowledged after timeout seconds.
 
-def checked(every: float, wait: float) -> tuple[float, float]:
-    """Times of a buffer."""
-    if not (every >= 0.0 and wait >= 0.0):
-        raise InvalidInput(f"every is {every!r} and wait {wait!r}; give seconds, 0 or more")
-    return every, wait
+        timeout: the deadline of the client where it is left out
+        """
+        outbox, mark = self._outbox, self._outbox.added
+        if outbox.holds(mark) and not self._stopped:
+            self._start()
+            seconds = self._transport.endpoint.deadline if timeout is None else timeout
+            yield from self._hurry(lambda: not outbox.holds(mark), seconds)
+        return outbox.before(mark)
 
+    def _close(self, timeout: float | None = None) -> Steps[list[Unacknowledged]]:
+        """Flush, and take nothing more; what is not acknowledged after timeout seconds."""
+        self._closed = True
+        self._changed.notify_all()
+        left = yield from self._flush(timeout)
+        self._stopped = True
+        self._changed.notify_all()
+        return left
 
-def _outcomes(body: bytes) -> list[str]:
-    try:
-        return [str(one["outcome"]) for one in msgspec.msgpack.decode(body)]
-    except (msgspec.DecodeError, LookupError, TypeError):
-        return []
+    def _hurry(self, ready: Callable[[], bool], seconds: float) -> Steps[None]:
+        """Wait until entries have left, which are then sent without waiting for others."""
+        if ready():
+            return
+        self._urgent += 1
+        self._changed.notify_all()
+        try:
+            yield Wait(ready, seconds)
+        finally:
+            self._urgent -= 1
 
+    def _batches(self) -> Steps[None]:
+        """Send batches until the buffer is stopped, or closed and empty."""
+        outbox = self._outbox
+        while True:
+            yield Wait(lambda: outbox or self._stopped or self._closed)
+            yield Wait(  # what comes meanwhile goes with it
+                lambda: self._urgent or self._closed or len(outbox) >= MOST, self._every
+            )
+            batch = outbox.batch()
+            if batch is None or self._stopped:
+                return
+            call = calls.feedback_raw(*batch)
+            outbox.took(batch, (yield Send(call, self._transport.endpoint.timeout)))
+            self._changed.notify_all()
+            yield Wait(lambda: self._stopped or outbox.delay() <= 0.0, outbox.delay())
 
-def report(left: Sequence[Unacknowledged], error: BaseException | None) -> None:
-    """Say that a buffer has ended with entries: by an error, or a warning where one is raised."""
-    if left:
-        text = (
-            f"a buffer was closed with {len(left):,} entries of feedback that are not "
-            "acknowledged; they may or may not have arrived. flush() returns them, and they may be "
-            "sent again"
-        )
-        if error is None:
-            raise Unavailable(text)
-        warnings.warn(text, RuntimeWarning, stacklevel=3)
+    feedback = Method(_feedback)
+    feedback_many = Method(_feedback_many)
+    flush = Method(_flush)
+    close = Method(_close)

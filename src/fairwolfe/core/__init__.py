@@ -1,1 +1,1 @@
-"""What is decided, what comes back, and the contracts that everything else keeps."""
+"""Problems, kinds of decision, decisions as rows, the contracts for authors, and the registry."""

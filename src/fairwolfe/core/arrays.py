@@ -6,18 +6,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = [
-    "Action",
-    "Cube",
-    "IntCube",
-    "IntMatrix",
-    "IntVector",
-    "Matrix",
-    "Vector",
-    "aligned",
-    "for_kernels",
-]
-
 _FLOAT = np.dtype(np.float64)
 _LINE = 64  # bytes that a processor moves at once
 

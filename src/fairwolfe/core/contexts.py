@@ -1,4 +1,4 @@
-"""Contexts: an (arms, features) array, or one of the shorter structured forms."""
+"""Contexts of arms: `PerArm`, `Bilinear`, and `Arms`, a checked (arms, features) array."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairwolfe.core.problem import Problem, is_list, real_array
+from fairwolfe.core.problem import Problem, is_list, is_whole, real_array
 from fairwolfe.errors import InvalidInput, did_you_mean
-
-__all__ = ["Arms", "Bilinear", "PerArm", "among", "arms", "fitting"]
+from fairwolfe.kernels.gates import largest_square_norm
 
 Array = NDArray[np.float64]
 
@@ -96,31 +95,27 @@ def among(given: Arms, candidates: Any, blocked: Any, names: tuple[str, ...] | N
         )
     places = np.array(left, dtype=np.int64)
     features = given.features if given.per_arm else given.features[places]
-    return Arms(features, len(left), given.per_arm, places=places)
+    return Arms(features, len(left), given.per_arm, largest_norm(features), places)
 
 
 def _numbers(what: str, given: Any, n: int, names: tuple[str, ...] | None) -> list[int]:
     """Arms as numbers, each once."""
     if not is_list(given):
         raise InvalidInput(f"{what} is {given!r:.80}; give a list of arms, by number or name")
-    listed = []
+    listed: list[int] = []
     for one in given.tolist() if isinstance(given, np.ndarray) else given:
-        if isinstance(one, str):
-            if names is None or one not in names:
-                known = "the arms have no names" if names is None else did_you_mean(one, names)
-                raise InvalidInput(f"{what} holds {one!r:.80}, which is not an arm here; {known}")
-            number = names.index(one)
-        else:
-            whole = isinstance(one, (int, np.integer)) and not isinstance(one, bool)
-            if not whole or not 0 <= one < n:
-                raise InvalidInput(
-                    f"{what} holds {one!r:.80}; the arms of the context are 0 to {n - 1}, so give "
-                    "these, or names"
-                )
-            number = int(one)
+        if isinstance(one, str) and (names is None or one not in names):
+            known = "the arms have no names" if names is None else did_you_mean(one, names)
+            raise InvalidInput(f"{what} holds {one!r:.80}, which is not an arm here; {known}")
+        number = names.index(one) if isinstance(one, str) and names else one
+        if not is_whole(number) or not 0 <= number < n:
+            raise InvalidInput(
+                f"{what} holds {one!r:.80}; the arms of the context are 0 to {n - 1}, so give "
+                "these, or names"
+            )
         if number in listed:
             raise InvalidInput(f"{what} holds arm {one!r:.80} twice; give every arm once")
-        listed.append(number)
+        listed.append(int(number))
     return listed
 
 
@@ -134,19 +129,17 @@ def arms(context: Any, problem: Problem) -> Arms:
             f"{problem.n_arms}; PerArm contexts go with a problem that has n_arms, others without"
         )
     if isinstance(context, PerArm):
-        given = np.atleast_2d(real_array("the context", context.features))
+        features = np.atleast_2d(real_array("the context", context.features))
     elif isinstance(context, Bilinear):
-        given = context.flat()
-    else:
-        given = real_array("the context", context)
-    features = given
-    if isinstance(context, Bilinear) and isinstance(problem.n_features, tuple):
+        features, wanted = context.flat(), problem.n_features
         user, item = np.shape(context.user)[0], np.shape(context.items)[1]
-        if (user, item) != problem.n_features:
+        if isinstance(wanted, tuple) and (user, item) != wanted:
             raise InvalidInput(
                 f"the context has {user} user and {item} item features; the problem has "
-                f"{problem.n_features[0]} and {problem.n_features[1]}, so give these"
+                f"{wanted[0]} and {wanted[1]}, so give these"
             )
+    else:
+        features = real_array("the context", context)
     if not features.flags.carray:
         features = features.copy()  # a read-only array would be compiled for again, for seconds
     rows = "1" if problem.n_arms else "number of arms"
@@ -162,4 +155,10 @@ def arms(context: Any, problem: Problem) -> Arms:
         raise InvalidInput(
             f"feature {feature} of arm {arm} is {features[arm, feature]}; give finite numbers only"
         )
-    return Arms(features, problem.n_arms or len(features), problem.n_arms is not None)
+    n_arms = problem.n_arms or len(features)
+    return Arms(features, n_arms, problem.n_arms is not None, largest_norm(features))
+
+
+def largest_norm(features: Array) -> float:
+    """The largest 2-norm of a row."""
+    return math.sqrt(largest_square_norm(features))

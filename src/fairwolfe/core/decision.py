@@ -1,4 +1,4 @@
-"""`Decision` and `Batch`: views of rows; `Choice`: what a base in Python chose."""
+"""`Decision` and `Batch`: views of rows; `Choice`: the result of a base in Python; `Learnt`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ import math
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from hmac import compare_digest
+from itertools import groupby
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 
 from fairwolfe.core.arrays import Action, Vector
-from fairwolfe.core.brief import Brief, Summary, few, short
 from fairwolfe.core.packing import pack
-from fairwolfe.core.rows import ArmRows, PlainRows, RankingRows, Rows, check, dump, load, merge
+from fairwolfe.core.rows import (
+    ArmRows,
+    PlainRows,
+    RankingRows,
+    Rows,
+    check,
+    dump,
+    load,
+    merge,
+    numeric,
+)
+from fairwolfe.core.tables import Brief, Summary, few, short
 from fairwolfe.errors import InvalidInput
-
-__all__ = ["Batch", "Choice", "Decision", "Learnt"]
 
 _DIGITS = 15  # of the number of a decision: no agent makes more, and a float holds them all
 _ITEMS = 12  # of a ranking that are printed
@@ -59,11 +68,10 @@ class Decision(Brief):
         self, id: str, t: int, action: Action, probability: float | None, evidence: Any
     ) -> None:
         rows = PlainRows.empty(1, 0, 0, 0)
-        token, number = _place(str(id))
-        arm = action if isinstance(action, (int, np.integer)) else -1
-        chance = math.nan if probability is None else float(probability)
-        rows.head["number"], rows.head["t"], rows.head["arm"] = number, t, arm
-        rows.head["probability"] = chance
+        token, rows.head["number"] = _place(str(id))
+        rows.head["t"] = t
+        rows.head["arm"] = action if isinstance(action, (int, np.integer)) else -1
+        rows.head["probability"] = math.nan if probability is None else probability
         rows.stored[0] = (action, evidence)
         self._batch, self._row = Batch(rows, token), 0
 
@@ -271,15 +279,20 @@ class Batch(Sequence[Decision]):
         """The same decisions in fewer batches: verified neighbours of one agent become one where
         their columns have the same shapes.
         """
-        runs: list[list[Batch]] = []
-        for batch in batches:
-            last = runs[-1][-1] if runs else None
-            same = last is not None and (last.token, last.key) == (batch.token, batch.key)
-            if same and last is not None and last.tags is None and batch.tags is None:
-                runs[-1].append(batch)
-            else:
-                runs.append([batch])
-        return [whole for run in runs for whole in _merged(run)]
+        merged: list[Batch] = []
+        for (token, key, tags), same in groupby(batches, lambda b: (b.token, b.key, b.tags)):
+            run = list(same)
+            if tags is not None or len(run) == 1:
+                merged += run
+                continue
+            named = all(batch.names is not None for batch in run)
+            names = [name for batch in run for name in batch.names or ()] if named else None
+            start = 0
+            for rows in merge([batch.rows for batch in run]):
+                stop = start + len(rows.head)
+                merged.append(Batch(rows, token, key, None, names and names[start:stop]))
+                start = stop
+        return merged
 
     @property
     def actions(self) -> Any:
@@ -345,7 +358,7 @@ class Batch(Sequence[Decision]):
     def _tags(self, key: bytes) -> bytes:
         """One keyed checksum for each decision, over the token, the shapes and its row."""
         rows = self.rows
-        columns: list[Any] = [column for column in rows if column.dtype != object]
+        columns = numeric(rows)
         shapes = [column.shape[1:] for column in columns]
         start = f"{self.token}\0{type(rows).__name__}{shapes}".encode()
         first = blake2b(start, digest_size=_TAG, key=key)
@@ -358,22 +371,6 @@ class Batch(Sequence[Decision]):
                 one.update(pack((rows.stored[i],)))
             tags.append(one.digest())
         return b"".join(tags)
-
-
-def _merged(run: list[Batch]) -> list[Batch]:
-    if len(run) == 1:
-        return run
-    several = merge([batch.rows for batch in run])
-    names: list[Any] | None = None
-    if all(batch.names is not None for batch in run):
-        names = [name for batch in run for name in batch.names or ()]
-    merged, start = [], 0
-    for rows in several:
-        stop = start + len(rows.head)
-        own = None if names is None else names[start:stop]
-        merged.append(Batch(rows, run[0].token, run[0].key, None, own))
-        start = stop
-    return merged
 
 
 def _explained(rows: RankingRows, i: int) -> list[dict[str, Any]]:

@@ -1,7 +1,9 @@
-"""What comes back after a ranking, slot by slot."""
+"""`Shown`: the feedback of a ranking by slot; observations of several decisions by column."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,8 +11,6 @@ from numpy.typing import NDArray
 
 from fairwolfe.core.problem import is_list
 from fairwolfe.errors import InvalidInput
-
-__all__ = ["Shown", "as_column", "one_for_each", "row_of", "totals"]
 
 Array = NDArray[np.float64]
 
@@ -20,6 +20,29 @@ class Shown(NamedTuple):
 
     exposed: Array  # (k,): 1 where the item in the slot was exposed, else 0
     rewards: Array  # (k, R): what that item earned, 0 where it was not exposed
+
+
+class StageAnswer(NamedTuple):
+    """The answer of one stage of rewards, where they arrive in several."""
+
+    stage: int
+    rewards: Array  # (n_decisions, n): what is known with it; NaN for what is not
+
+
+def stage_answers(
+    starts: Sequence[int], reward: Array, before: Array | None = None
+) -> list[StageAnswer]:
+    """The stages of the answer to a decision, in order. starts: see `Problem.stage_starts`; reward
+    (n,): NaN for what it does not answer; before (n,): what was known.
+    """
+    known = np.full(reward.size, np.nan) if before is None else before
+    answers = []
+    for stage, (first, stop) in enumerate(pairwise(starts)):
+        if not np.isnan(reward[first:stop]).any():
+            known = known.copy()
+            known[first:stop] = reward[first:stop]
+            answers.append(StageAnswer(stage, known[None]))
+    return answers
 
 
 def as_column(observation: Any) -> Any:
@@ -52,17 +75,3 @@ def one_for_each(rewards: Any, n: int) -> Any:
     if count != (n,):
         raise InvalidInput(f"{n} decisions have {count[0]} rewards; give one for each")
     return rewards
-
-
-def totals(action: NDArray[np.int64], shown: Shown, n_items: int) -> Array:
-    """The reward vector of a ranking: exposures of the items, then the user-side rewards.
-
-    >>> shown = Shown(np.array([1.0, 0.0]), np.array([[0.5], [0.0]]))
-    >>> totals(np.array([2, 0]), shown, n_items=4).tolist()
-    [0.0, 0.0, 1.0, 0.0, 0.5]
-    """
-    reward = np.zeros(n_items + shown.rewards.shape[1])
-    reward[action] = shown.exposed
-    # Slot after slot, as a compiled loop adds them: np.sum may take another order.
-    reward[n_items:] = np.cumsum(shown.rewards, axis=0)[-1]
-    return reward

@@ -1,12 +1,10 @@
-"""Work that Ctrl-C cannot tear: it is done whole, then the interrupt is delivered."""
+"""`uninterrupted`: run a function to its end before an interrupt (Ctrl-C) is delivered."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from typing import TypeVar
-
-__all__ = ["uninterrupted"]
 
 T = TypeVar("T")
 

@@ -1,26 +1,30 @@
-"""Kinds of decision: all that differs between an arm, a ranking, and whatever else is decided.
+"""`Kind`: the contract of a kind of decision (arms, rankings, or another); `Rewards`.
 
-A `Kind` is bound to a problem. It reads contexts and feedback, once, where they enter; what it
-returns is a checked type that everything inside trusts. The reduction, the agent and the plain loop
-ask the kind and never what it is, so that a new kind is one class and one registry line.
+A `Kind` is bound to a problem. It checks contexts and feedback once, where they enter, and returns
+checked types, which are not checked again. The reduction, the agent and the simulator call only the
+methods of `Kind`, so that a new kind is one class and one registry line.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import repeat
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fairwolfe.core.arrays import Vector
-from fairwolfe.core.problem import Problem
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.groups import Groups
+from fairwolfe.core.problem import Problem, all_finite, is_list, is_real
 from fairwolfe.core.registry import load
-from fairwolfe.errors import InvalidInput
+from fairwolfe.errors import InvalidInput, did_you_mean
 
-__all__ = ["Answer", "Answers", "Kind", "Stack", "kind_of", "require_kind"]
+__all__ = ["Answer", "Kind", "kind_of"]
 
 _WILD = 1e6  # ranges: a reward that raises
 
@@ -142,24 +146,12 @@ class Kind(ABC):
                 f"{' and '.join(options)}: not for decisions of kind {self.name!r}; give the "
                 "reward alone"
             )
-        answer, names = self.observe(action, reward), list(self.problem.rewards)
-        low, high = self.problem.low, self.problem.high
-        beyond = np.maximum(low - answer.reward, answer.reward - high) / (high - low)
-        place = int(beyond.argmax())
-        if beyond[place] <= 0.0:
+        answer, low, high = self.observe(action, reward), self.problem.low, self.problem.high
+        if ((answer.reward >= low) & (answer.reward <= high)).all():
             return answer
-        first = low.size - len(names)
-        what = f"exposure of {place}" if place < first else f"reward {names[place - first]!r}"
-        outside = (
-            f"the {what} is {answer.reward[place]:g}; the problem states {low[place]:g} to "
-            f"{high[place]:g}"
-        )
-        if beyond[place] > _WILD:
-            raise InvalidInput(
-                f"{outside}, and from a million ranges away nothing can be learnt: give the right "
-                "number, or the problem another range"
-            )
-        return answer._replace(outside=outside)
+        items = (f"exposure of {i}" for i in range(self.problem.n_items or 0))
+        ranges = Rewards((*items, *self.problem.rewards), low, high)
+        return answer._replace(outside=ranges.outside(answer.reward[None]))
 
     # --- the gates, for many at once ------------------------------------------------------------
 
@@ -167,12 +159,12 @@ class Kind(ABC):
         """`read`, of contexts in a row, with what each was given besides; an error names the first
         that is wrong.
         """
-        given = []
-        for i, context in enumerate(contexts):
-            try:
-                given.append(self.read(context, **(options[i] if options else {})))
-            except InvalidInput as error:
-                raise InvalidInput(f"context {i}: {error}") from error
+        given: list[Any] = []
+        try:
+            for context, own in zip(contexts, options or repeat({}), strict=False):
+                given.append(self.read(context, **own))
+        except InvalidInput as error:
+            raise InvalidInput(f"context {len(given)}: {error}") from error
         return self.stacked(given)
 
     def stacked(self, given: list[Any]) -> Stack:
@@ -189,19 +181,22 @@ class Kind(ABC):
         """`read_feedback`, for decisions made together: by column, or a list where that cannot be;
         an error names the first that is wrong.
         """
-        answers = []
-        for i, (action, reward) in enumerate(zip(actions, rewards, strict=True)):
-            try:
-                answers.append(
-                    self.read_feedback(action, reward, **(options[i] if options else {}))
-                )
-            except InvalidInput as error:
-                raise InvalidInput(f"answer {i}: {error}") from error
-        return self.together(answers)
+        answers: list[Answer] = []
+        pairs = zip(actions, rewards, strict=True)
+        try:
+            for (action, reward), own in zip(pairs, options or repeat({}), strict=False):
+                answers.append(self.read_feedback(action, reward, **own))
+        except InvalidInput as error:
+            raise InvalidInput(f"answer {len(answers)}: {error}") from error
+        columns = self.columns([answer.observation for answer in answers])
+        if columns is None:
+            return answers
+        words = [answer.outside for answer in answers if answer.outside]
+        return Answers(columns, len(words), words[0] if words else "")
 
-    def together(self, answers: list[Answer]) -> Answers | list[Answer]:
-        """Answers by column, where this kind has columns."""
-        return answers
+    def columns(self, observations: list[Any]) -> Any:
+        """What was observed after each decision, by column; None where this kind has no columns."""
+        return None
 
     allowed: ClassVar[str] = "see `Kind.allows`"
     """What may be chosen, in words."""
@@ -217,6 +212,10 @@ class Kind(ABC):
         return action
 
     # --- what f sees --------------------------------------------------------------------------
+
+    def groups(self, by: Sequence[str]) -> Groups | None:
+        """The groups of items by some attributes; None where there are no items to follow."""
+        return None
 
     @property
     def seen(self) -> Problem:
@@ -288,9 +287,9 @@ class Kind(ABC):
     def random_feedback(self, action: Any, rng: np.random.Generator) -> Any:
         """Feedback inside what the problem states, for the conformance checks."""
 
-    @abstractmethod
     def is_action(self, context: Any, action: Any) -> bool:
         """Whether an action can be taken in a context that has not been read yet."""
+        return self.allows(self.read(context), action)
 
     @abstractmethod
     def actions(self, context: Any, rng: np.random.Generator) -> list[Any]:
@@ -319,3 +318,114 @@ def require_kind(name: str, problem: Problem, who: str) -> None:
         f"{who} is for decisions of the kind {name!r}, and the problem is of the kind "
         f"{problem.kind!r}; use a policy for that kind, or give the problem kind={name!r}"
     )
+
+
+class Rewards(NamedTuple):
+    """Names (n,) and ranges low (n,), high (n,) of rewards, and the sentences about them."""
+
+    names: tuple[str, ...]
+    low: Vector
+    high: Vector
+
+    def by_name(self, given: Mapping[str, Any], missing: float | None = None) -> list[Any]:
+        """The values of a mapping by name, in order, as `in_order` takes them."""
+        values = [given.get(name) for name in self.names]
+        if len(given) == len(values) and not any(value is None for value in values):
+            return values
+        self.refuse_unknown(given)
+        filled: list[Any] = self.in_order(values, missing)
+        return filled
+
+    def in_order(self, given: Any, missing: float | None = None) -> Any:
+        """Values in order, of which none is None: `missing` instead, if that is a number. None
+        itself is only for missing values.
+        """
+        if given is None:
+            given = [None] * len(self.names)
+        plain = isinstance(given, (list, tuple)) or (
+            isinstance(given, np.ndarray) and given.dtype == object and given.ndim == 1
+        )
+        if not plain or not any(value is None for value in given):
+            return given
+        if missing is not None:
+            return [missing if value is None else value for value in given]
+        if len(given) == len(self.names):
+            self.refuse_missing(
+                name for name, value in zip(self.names, given, strict=True) if value is None
+            )
+        return given
+
+    def refuse_missing(self, lacking: Iterable[str], how: str = "") -> NoReturn:
+        """Raise InvalidInput for missing rewards."""
+        raise InvalidInput(
+            f"the reward lacks {', '.join(lacking)}; give all of {', '.join(self.names)}{how}, or "
+            "missing=0. to count 0 where none was given"
+        )
+
+    def refuse_unknown(self, given: Iterable[str]) -> None:
+        """Raise InvalidInput for the first name that is not a reward's."""
+        for name in given:
+            if name not in self.names:
+                raise InvalidInput(
+                    f"there is no reward {name!r:.80}; {did_you_mean(name, self.names)}"
+                )
+
+    def refuse_bad(self, given: Any) -> None:
+        """Raise InvalidInput for the first reward that is not a finite number."""
+        values = list(given) if is_list(given) else []
+        if len(values) == len(self.names):
+            for name, value in zip(self.names, values, strict=True):
+                finite_number(f"the reward {name!r}", value)
+
+    def outside(self, rows: Matrix) -> str:
+        """The first reward that is out of range, in words; rows (k, n).
+
+        One so far out of range that it would drown all others is a mistake: InvalidInput.
+        """
+        most = _WILD * np.maximum(np.maximum(abs(self.low), abs(self.high)), self.high - self.low)
+        wild, far = abs(rows) > most, (rows < self.low) | (rows > self.high)
+        exposed = far & (rows != 0.0)  # 0 of what was not exposed is in no range
+        found = wild if wild.any() else exposed if exposed.any() else far
+        row, place = np.argwhere(found)[0].tolist()
+        words = (
+            f"the reward {self.names[place]!r} is {rows[row, place]:g}; the problem states "
+            f"{self.low[place]:g} to {self.high[place]:g}"
+        )
+        if wild[row, place]:
+            raise InvalidInput(
+                f"{words}, and beyond {most[place]:g} nothing can be learnt: give the right "
+                "number, or the problem another range"
+            )
+        return words
+
+    def outside_any(self, far: NDArray[np.bool_], rows: NDArray[np.float64]) -> tuple[int, str]:
+        """How many decisions have rewards out of range, and the first of these in words.
+
+        far (n,): which they are; rows (n, ..., rewards)
+        """
+        for i in np.flatnonzero(far).tolist():
+            if all_finite(rows[i]):  # else another check raises an error
+                try:
+                    return int(far.sum()), self.outside(rows[i].reshape(-1, len(self.names)))
+                except InvalidInput as error:
+                    raise InvalidInput(f"answer {i}: {error}") from error
+        return int(far.sum()), ""
+
+
+def finite_number(what: str, value: Any) -> float:
+    """A finite number, or an error that shows what is given."""
+    try:
+        number = float(value) if is_real(value) else math.nan
+    except OverflowError:  # a whole number of hundreds of digits
+        number = math.inf
+    if not math.isfinite(number):
+        shown = value.item() if isinstance(value, np.generic) else value
+        raise InvalidInput(f"{what} is {shown!r:.80}; give a finite number")
+    return number
+
+
+def random_rows(rng: np.random.Generator, rows: int, d: int, norm: float) -> Matrix:
+    """Features (rows, d), each row of this norm."""
+    x = rng.normal(size=(rows, d))
+    scaled: Matrix = x * (norm / np.linalg.norm(x, axis=1, keepdims=True))
+    return scaled

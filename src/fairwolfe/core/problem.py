@@ -14,23 +14,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fairwolfe.core.frames import is_frame, numbers_of
+from fairwolfe.core.tables import is_frame, numbers_of
 from fairwolfe.errors import InvalidInput, did_you_mean
-
-__all__ = [
-    "Frozen",
-    "Problem",
-    "all_finite",
-    "is_list",
-    "is_real",
-    "level",
-    "number_where",
-    "one_of",
-    "positive",
-    "real_array",
-    "real_number",
-    "whole_number",
-]
 
 V = TypeVar("V")
 
@@ -87,6 +72,9 @@ class Problem:
     n_arms: for `PerArm` contexts, where each arm has its own parameters: how many there are
     kind: of decision, a name in the registry; left empty it is "ranking" where there are items,
         else "arms"
+    stages: names of the rewards that arrive together, stage by stage and in the order of `rewards`,
+        such as ``(("clicks", "margin"), ("returned",))``; None: all arrive together. The exposures
+        of a ranking belong to the first stage
 
     >>> problem = Problem.arms(12, {"clicks": (0, 1), "minutes": (0, 120), "cost": (0, 0.05)})
     >>> problem.n_objectives, round(problem.diameter, 3)
@@ -106,11 +94,12 @@ class Problem:
     noise: float | None = None
     n_arms: int | None = None
     kind: str = ""
+    stages: tuple[tuple[str, ...], ...] | None = None
 
     def __post_init__(self) -> None:
         pair = isinstance(self.n_features, (tuple, list))
         sizes = tuple(self.n_features) if pair else (self.n_features,)  # type: ignore[arg-type]
-        if len(sizes) > 2 or not sizes:
+        if len(sizes) not in (1, 2):
             raise InvalidInput(
                 f"n_features is {self.n_features!r}; give one number, or a pair (user, item)"
             )
@@ -122,17 +111,13 @@ class Problem:
                 "a problem with arms neither"
             )
         if self.n_items is not None:
-            items, slots = (
-                whole_number("n_items", self.n_items),
-                whole_number("n_slots", self.n_slots),
-            )
-            if slots > items:
+            self._set("n_items", whole_number("n_items", self.n_items))
+            self._set("n_slots", whole_number("n_slots", self.n_slots))
+            if self.n_slots > self.n_items:  # type: ignore[operator]
                 raise InvalidInput(
-                    f"n_slots is {slots} but there are only {items} items; a ranking shows an "
-                    "item at most once, so n_slots can be at most n_items"
+                    f"n_slots is {self.n_slots} but there are only {self.n_items} items; a ranking "
+                    "shows an item at most once, so n_slots can be at most n_items"
                 )
-            self._set("n_items", items)
-            self._set("n_slots", slots)
         if not isinstance(self.kind, str):
             raise InvalidInput(
                 f"kind is {self.kind!r}; leave it out for arms and rankings, or give the name of "
@@ -143,6 +128,7 @@ class Problem:
         if self.n_arms is not None:
             self._set("n_arms", whole_number("n_arms", self.n_arms))
         self._set("rewards", self._checked_rewards())
+        self._set("stages", self._checked_stages())
         self._set("feature_norm", positive("feature_norm", self.feature_norm))
         for name in ("parameter_norm", "noise"):
             if getattr(self, name) is not None:
@@ -168,17 +154,30 @@ class Problem:
         for name, bounds in rewards.items():
             if not isinstance(name, str) or not name:
                 raise InvalidInput(f"a reward is named {name!r}; names are non-empty strings")
-            try:
-                low, high = (real_number(name, bound) for bound in bounds)
-            except (TypeError, ValueError):
-                low = high = math.nan
-            if not (math.isfinite(low) and math.isfinite(high) and low < high):
-                raise InvalidInput(
-                    f"the range of reward {name!r} is {bounds!r:.80}; give (low, high), two finite "
-                    "numbers with low < high"
-                )
-            checked[name] = (low, high)
+            checked[name] = number_range(f"reward {name!r}", bounds)
         return Frozen(checked)
+
+    def _checked_stages(self) -> tuple[tuple[str, ...], ...] | None:
+        given, names = self.stages, tuple(self.rewards)
+        if given is None:
+            return None
+        example = "such as (('clicks', 'margin'), ('returned',))"
+        if not is_list(given) or not all(is_list(stage) for stage in given):
+            raise InvalidInput(f"stages is {given!r:.80}; give the names of each stage, {example}")
+        stages = tuple(tuple(stage) for stage in given)
+        named = tuple(name for stage in stages for name in stage)
+        for name in named:
+            if name not in names:
+                raise InvalidInput(
+                    f"stages name the reward {name!r:.80}; {did_you_mean(str(name), names)}"
+                )
+        if named != names or not all(stages):
+            raise InvalidInput(
+                f"stages is {stages!r:.200}, and the rewards are {', '.join(names)}; give every "
+                "reward once, none of the stages empty, in the order of the rewards (put the "
+                "rewards of a stage side by side)"
+            )
+        return stages if len(stages) > 1 else None
 
     @classmethod
     def arms(
@@ -213,6 +212,23 @@ class Problem:
         return math.prod(np.atleast_1d(self.n_features).tolist())
 
     @property
+    def n_stages(self) -> int:
+        """How many parts the answer to a decision has."""
+        return len(self.stages or ((),))
+
+    @cached_property
+    def stage_names(self) -> tuple[tuple[str, ...], ...]:
+        """The rewards of each stage."""
+        return self.stages or (tuple(self.rewards),)
+
+    @cached_property
+    def stage_starts(self) -> tuple[int, ...]:
+        """Stage s has the coordinates from the s-th of these to below the next, (n_stages + 1,)."""
+        sizes = [len(names) for names in self.stage_names]
+        sizes[0] += self.n_items or 0
+        return tuple(sum(sizes[:s]) for s in range(len(sizes) + 1))
+
+    @property
     def item_diameter(self) -> float:
         """Diameter of the exposures: min(2 k, m) items differ at most between two rankings."""
         if self.n_items is None or self.n_slots is None:
@@ -233,14 +249,12 @@ class Problem:
     @property
     def low(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """The smallest value of each coordinate of the reward vector."""
-        exposures = np.zeros(self.n_items or 0)
-        return np.concatenate([exposures, [low for low, _ in self.rewards.values()]])
+        return np.append(np.zeros(self.n_items or 0), [low for low, _ in self.rewards.values()])
 
     @property
     def high(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """The largest value of each coordinate of the reward vector."""
-        exposures = np.ones(self.n_items or 0)
-        return np.concatenate([exposures, [high for _, high in self.rewards.values()]])
+        return np.append(np.ones(self.n_items or 0), [high for _, high in self.rewards.values()])
 
     @cached_property
     def slot_ranges(self) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
@@ -266,20 +280,16 @@ class Problem:
         """Rebuild a problem that `to_json` wrote."""
         try:
             values = json.loads(text)
+            if not isinstance(values, dict):
+                raise ValueError("it is not a JSON object")
+            known = [f.name for f in fields(cls)]
+            for key in values:
+                if key not in known:
+                    raise ValueError(f"it has no field {key!r}; {did_you_mean(key, known)}")
+            if "n_features" not in values:
+                raise ValueError("it has no n_features")
         except (ValueError, RecursionError) as error:
             raise InvalidInput(f"a problem cannot be read from {text[:40]!r}: {error}") from error
-        if not isinstance(values, dict):
-            raise InvalidInput(
-                f"a problem cannot be read from {text[:40]!r}: it is not a JSON object"
-            )
-        known = [f.name for f in fields(cls)]
-        for key in values:
-            if key not in known:
-                raise InvalidInput(f"a problem has no field {key!r}; {did_you_mean(key, known)}")
-        if "n_features" not in values:
-            raise InvalidInput(f"a problem cannot be read from {text[:40]!r}: it has no n_features")
-        if isinstance(values.get("n_features"), list):
-            values["n_features"] = tuple(values["n_features"])
         return cls(**values)
 
 
@@ -291,9 +301,9 @@ def all_finite(array: np.ndarray[Any, np.dtype[np.float64]]) -> bool:
     return bool(np.count_nonzero(np.isfinite(array)) == array.size)
 
 
-def whole_number(name: str, value: object, least: int = 1) -> int:
+def whole_number(name: str, value: Any, least: int = 1) -> int:
     """A whole number of at least 1 (or another) that 64 bits hold, or an error that shows it."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+    if not is_whole(value) or value < least:
         raise InvalidInput(f"{name} is {value!r:.80}; give a whole number of at least {least}")
     if value > _LARGEST:
         raise InvalidInput(f"{name} is {value!s:.80}; give a whole number below 2**63")
@@ -327,6 +337,25 @@ def number_where(name: str, value: Any, fits: Callable[[float], bool], allowed: 
     return number
 
 
+def positive(name: str, value: object) -> float:
+    """A positive finite number, or an error that shows it."""
+    return number_where(name, value, lambda x: x > 0.0, "a positive finite number")
+
+
+def number_range(what: str, bounds: Any) -> tuple[float, float]:
+    """(low, high), two finite numbers with low < high, or an error that shows them."""
+    try:
+        low, high = (real_number(what, bound) for bound in bounds)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not (low < high and high - low < math.inf):
+        raise InvalidInput(
+            f"the range of {what} is {bounds!r:.80}; give (low, high), two finite numbers with "
+            "low < high"
+        )
+    return low, high
+
+
 def level(name: str, value: Any) -> float:
     """A number between 0 and 1, or an error that shows it."""
     return number_where(name, value, lambda x: 0.0 < x < 1.0, "a number between 0 and 1")
@@ -342,6 +371,11 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> None:
 def is_real(value: object) -> bool:
     """Whether a value is one real number: True and False are, complex numbers and text are not."""
     return isinstance(value, (Real, Decimal, np.bool_))
+
+
+def is_whole(value: object) -> bool:
+    """Whether a value is a whole number: True and False are not."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def is_list(given: Any) -> bool:
@@ -373,14 +407,9 @@ def real_array(what: str, given: Any) -> NDArray[np.float64]:
             array = np.asarray(given, dtype=object)
             for place, value in np.ndenumerate(array):
                 if not is_real(value):
-                    where = f"number {list(place)} is " if place else "it is "
-                    raise InvalidInput(
-                        f"{what} is not an array of numbers: {where}{value!r:.80}; give "
-                        "real numbers"
-                    )
+                    where = f"number {list(place)}" if place else "it"
+                    raise TypeError(f"{where} is {value!r:.80}")
         return np.asarray(array, dtype=np.float64, order="C")
-    except InvalidInput:
-        raise
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(
             f"{what} is not an array of numbers: {error}; give real numbers"
@@ -391,15 +420,9 @@ def _has_masked(given: Any) -> bool:
     """Whether an entry is masked, also in the rows of a list, where NumPy would drop the mask."""
     if isinstance(given, np.ma.MaskedArray):
         return bool(np.ma.is_masked(given))
-    for one in given if isinstance(given, (list, tuple)) else ():
-        if isinstance(one, _NESTED) and _has_masked(one):
-            return True
-    return False
+    nested = (one for one in given if isinstance(one, _NESTED)) if type(given) in _LISTS else ()
+    return any(map(_has_masked, nested))
 
 
-_NESTED = (list, tuple, np.ma.MaskedArray)
-
-
-def positive(name: str, value: object) -> float:
-    """A positive finite number, or an error that shows it."""
-    return number_where(name, value, lambda number: number > 0.0, "a positive finite number")
+_LISTS = (list, tuple)
+_NESTED = (*_LISTS, np.ma.MaskedArray)

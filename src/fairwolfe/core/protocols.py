@@ -10,7 +10,7 @@ instances that the classmethod `examples()` of a class returns.
 from __future__ import annotations
 
 from inspect import signature
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -21,9 +21,11 @@ from fairwolfe.core.problem import Problem
 __all__ = [
     "Base",
     "Environment",
+    "LinearRule",
     "Objective",
     "Oracle",
     "Policy",
+    "RankingRule",
     "ScalarPolicy",
     "Smoothing",
     "keeps",
@@ -45,6 +47,7 @@ class Objective(Protocol):
     - ``constrained``: whether f has hard constraints; it has none
     - ``size``: the only number of coordinates that fits; any fits
     - ``n_users``: how many user-side rewards it takes beside the exposures of items
+    - ``describe(problem)``: what it is, in words
     """
 
     @property
@@ -129,16 +132,16 @@ class Base(Protocol[S]):
 
     Optional methods:
 
-    - ``rule(problem)``: a `LinearRule` or a `RankingRule` (core/rules.py) for the compiled engine,
-      which makes the same choices; without it, or where it returns None, `act` and `update` run in
+    - ``rule(problem)``: a `LinearRule` or a `RankingRule` for the compiled engine, which
+      makes the same choices; without it, or where it returns None, `act` and `update` run in
       Python
     - ``draws(rng, problem, n)``: what n decisions draw, a row for each; only with a rule
     - ``estimate(state, context, choice)``: the reward vector to expect (n_objectives,), cut to the
       ranges; without it open decisions do not count
-    - ``doubt(problem)``, ``delta`` and ``look(state, context, direction, choice, slope, doubt)``:
-      for live numbers; the parameters and the level of upper bounds, and (4,) of <slope, r> in a
-      context: best, missed, spare, untried; of rankers (2, k), best and missed by slot. Without
-      them nothing is guaranteed
+    - ``bound_params(problem)``, ``delta`` and
+      ``certify(state, context, direction, choice, slope, params)``: for live numbers; the
+      parameters and the level of upper bounds, and (4,) of <slope, r> in a context: best, missed,
+      spare, untried; of rankers (2, k), best and missed by slot. Without them nothing is guaranteed
     - ``tuned(lipschitz)``: the same with the Lipschitz constant of f filled in where it was left
       open
     - ``learnt(state)``: a `Learnt`, estimates of each reward; without it there is no what-if
@@ -205,7 +208,7 @@ class Policy(Protocol[S]):
     - ``with_objective(f)``: the same policy for another f; without it `replace_objective` raises.
       ``retargeted(state, problem)``: the state of the policy before, for this one; without it the
       state stays as it is
-    - ``meet(world)``: of a reference policy, the policy that knows a simulated world
+    - ``in_world(world)``: of a reference policy, the policy that knows a simulated world
     - ``running(kind, state)``: of `FrankWolfe` and its subclasses, a `Running`, which decides and
       learns rows
 
@@ -242,7 +245,8 @@ class Environment(Protocol[W]):
     - ``support(world, direction)``: max <direction, z> over the averages z that can be reached, and
       its maximiser; without it `optimum` samples
     - ``draw_contexts(world, rng, n)``, ``draw_noise(rng, n)``, ``reward_program(world)``: of arms,
-      for the compiled loop: features (n, K, d) and tags (n,), numbers (n, each), and an `ArmWorld`.
+      for the compiled loop: features (n, K, d) and tags (n,), numbers (n, each), and a
+      `CompiledArmWorld`.
       They take from the generators what as many calls of `context` and `feedback` take; `ArmsWorld`
       makes these of them. Without them the loop is in Python
     - ``draw_users(rng, n)``, ``show(world, user)``, ``tag(world, context)``: the same for rankings;
@@ -293,3 +297,46 @@ def keeps(subject: Any, contract: Any) -> bool:
         except TypeError:
             return False
     return True
+
+
+class LinearRule(NamedTuple):
+    """A bandit over a linear regression of the rewards on the features of an arm."""
+
+    name: str
+    """Of the compiled rule: kernels/rules.py."""
+    params: Vector
+    learn: str
+    """"ridge" or "online_gradient"."""
+    regression: Any
+    """Its arrays before the first reward, a `LinearState`."""
+    limit: float
+    """The largest |x|^2 that can be learnt from."""
+    uniforms: int = 0
+    """How many numbers a decision draws."""
+    uniform: bool = True
+    """Whether these are uniform in [0, 1)."""
+    certificate: str = "plain"
+    """How other arms are compared for live numbers: "plain", "optimistic" or "extended"."""
+    extended: bool = False
+    """Whether it regresses <g, r> on g (x) x."""
+    ascent: tuple[Any, int, float] = (None, 0, 0.0)
+    """Gradient, steps and rate of a rule that ascends over mixtures of the arms."""
+    own: Any = None
+    """An author's rule, which the compiled loop calls."""
+
+
+class RankingRule(NamedTuple):
+    """A ranker: scores over one ridge regression on the items that were exposed."""
+
+    name: str
+    """Of the compiled scores: kernels/ranks.py."""
+    params: Vector
+    limit: float
+    """The largest |user (x) item|^2 that can be learnt from."""
+    state: Any
+    """The class of its states: problem, params, regression, exposed, shown, slots, features,
+    retired."""
+    uniforms: int = 0
+    owed: float = 0.0
+    """The share of rankings that an item must be shown in."""
+    position_weights: Vector | None = None

@@ -35,7 +35,7 @@ KINDS: dict[str, dict[str, str]] = {
         "factor_model": "fairwolfe.environments:FactorModel",
         "finite": "fairwolfe.environments:Finite",
         "finite-ranking": "fairwolfe.environments:FiniteRanking",
-        "gymnasium": "fairwolfe.bridges:Gymnasium",
+        "gymnasium": "fairwolfe.integrations:Gymnasium",
         "lastfm-2k": "fairwolfe.environments:LastFM2k",
         "lastfm-50": "fairwolfe.environments:LastFM50",
         "listening": "fairwolfe.environments:Listening",
@@ -43,8 +43,8 @@ KINDS: dict[str, dict[str, str]] = {
         "nonlinear": "fairwolfe.environments:Nonlinear",
     },
     "kinds": {
-        "arms": "fairwolfe.kinds:Arms",
-        "ranking": "fairwolfe.kinds:Ranking",
+        "arms": "fairwolfe.core.arms:ArmsKind",
+        "ranking": "fairwolfe.core.rankings:RankingKind",
     },
     "objectives": {
         "at-least": "fairwolfe.objectives:AtLeast",
@@ -146,15 +146,16 @@ name
 
 
 @cache
-def classes() -> dict[str, str]:
-    """Class name -> ``module:Class`` of everything registered; nothing is imported.
+def classes(*kinds: str) -> dict[str, str]:
+    """Class name -> ``module:Class`` of everything registered, or of some kinds; nothing is
+    imported.
 
     >>> classes()["Minimum"]
     'fairwolfe.objectives:Minimum'
     """
     addresses: dict[str, str] = {}
-    for kind, built_in in KINDS.items():
-        for address in (*built_in.values(), *_known(kind).values()):
+    for kind in kinds or KINDS:
+        for address in (*KINDS[kind].values(), *_known(kind).values()):
             addresses.setdefault(address.partition(":")[2], address)  # what is built in comes first
     return addresses
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
+from itertools import groupby
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -18,14 +19,15 @@ from fairwolfe.core.arrays import Cube, IntMatrix, Matrix
 from fairwolfe.core.packing import pack, read_prefix, unpack
 from fairwolfe.errors import InvalidInput
 
-__all__ = ["HEAD", "ArmRows", "PlainRows", "RankingRows", "Rows", "check", "dump", "load", "merge"]
-
 HEAD = np.dtype(
     [
         ("number", "<i8"),  # of the decision in its agent; -1 where no agent made it
         ("t", "<i8"),  # rewards averaged in when it was made
         ("arm", "<i8"),  # chosen among those of the context; -1 of a ranking
-        ("block", "<i8"),  # of the design that learns from it
+        (
+            "block",
+            "<i8",
+        ),  # of the design that learns; of rankings: the epoch, core/groups.py
         ("place", "<i8"),  # among the decisions ever counted as open; -1: it was not
         ("window", "<i8"),  # of live numbers that it counts for; -1: none
         ("size", "<i8"),  # coordinates of the reward vector when it was made
@@ -214,22 +216,12 @@ def check(rows: Rows, limit: float = math.inf) -> None:
 
 def merge(several: list[Any]) -> list[Any]:
     """The same rows in fewer pieces: neighbours whose columns have the same shapes become one."""
-    runs: list[list[Any]] = []
-    for rows in several:
-        last = runs[-1][-1] if runs else None
-        if last is not None and type(last) is type(rows) and _shapes(last) == _shapes(rows):
-            runs[-1].append(rows)
-        else:
-            runs.append([rows])
-    return [run[0] if len(run) == 1 else _concatenated(run) for run in runs]
-
-
-def _shapes(rows: Any) -> list[tuple[int, ...]]:
-    return [column.shape[1:] for column in rows]
-
-
-def _concatenated(run: list[Any]) -> Any:
-    return type(run[0])(*(np.concatenate(columns) for columns in zip(*run, strict=True)))
+    merged = []
+    for _, alike in groupby(several, lambda rows: (type(rows), [c.shape[1:] for c in rows])):
+        first, *others = alike
+        columns = zip(first, *others, strict=True)
+        merged.append(type(first)(*map(np.concatenate, columns)) if others else first)
+    return merged
 
 
 # --- bytes ----------------------------------------------------------------------------------------
@@ -249,15 +241,11 @@ _HEADERS = msgspec.msgpack.Decoder(_Header)
 
 def dump(rows: Rows, token: str, tags: bytes = b"") -> bytes:
     """Rows as bytes: a header, 16 bytes for each tag if there are any, and the columns."""
-    code = _KINDS.index(type(rows))
-    columns = _numeric(rows)
-    extra = b""
-    if isinstance(rows, PlainRows):
-        extra = pack(tuple(rows.stored))
+    columns = numeric(rows)
+    extra = pack(tuple(rows.stored)) if isinstance(rows, PlainRows) else b""
     shapes = [list(column.shape[1:]) for column in columns]
-    header = msgspec.msgpack.encode(
-        _Header(code, token, len(rows.head), bool(tags), shapes, len(extra))
-    )
+    kind, n = _KINDS.index(type(rows)), len(rows.head)
+    header = msgspec.msgpack.encode(_Header(kind, token, n, bool(tags), shapes, len(extra)))
     prefix = _PREFIX.pack(_MAGIC, _VERSION, len(header))
     padding = bytes(-(len(prefix) + len(header)) % _WORD)
     return b"".join(
@@ -282,7 +270,13 @@ def load(data: Any) -> tuple[Rows, str, bytes]:
     padding = bytes(view[start : start + -start % _WORD])
     start += len(padding)
     n, tagged = header.n, _TAG * header.n if header.tagged else 0
-    pairs = _pairs(kind, header.shapes)
+    axes = [count for _, count in _COLUMNS[kind]]
+    if [len(shape) for shape in header.shapes] != axes:
+        raise InvalidInput(
+            f"the bytes hold columns of shapes {header.shapes!r:.80}; {kind.__name__} have "
+            f"{len(axes)} with {axes} axes besides the first"
+        )
+    pairs = [(dtype, own) for (dtype, _), own in zip(_COLUMNS[kind], header.shapes, strict=True)]
     sizes = [n * dtype.itemsize * math.prod(shape) for dtype, shape in pairs]
     whole = start + tagged + sum(sizes) + header.extra
     least = min(n, header.extra, *(min(shape, default=0) for shape in header.shapes))
@@ -306,17 +300,6 @@ def load(data: Any) -> tuple[Rows, str, bytes]:
     return kind(*columns), header.token, tags
 
 
-def _pairs(kind: Any, shapes: list[list[int]]) -> list[tuple[Any, list[int]]]:
-    """The numeric columns of a kind, with their shapes."""
-    columns = _COLUMNS[kind]
-    if [len(shape) for shape in shapes] != [axes for _, axes in columns]:
-        raise InvalidInput(
-            f"the bytes hold columns of shapes {shapes!r:.80}; {kind.__name__} have "
-            f"{len(columns)} with {[axes for _, axes in columns]} axes besides the first"
-        )
-    return [(dtype, shape) for (dtype, _), shape in zip(columns, shapes, strict=True)]
-
-
 def _objects(data: bytes, n: int) -> list[Objects]:
     stored, explained = np.empty(n, object), np.empty(n, object)
     kept = unpack(data)
@@ -328,7 +311,8 @@ def _objects(data: bytes, n: int) -> list[Objects]:
     return [stored, explained]
 
 
-def _numeric(rows: Any) -> list[Any]:
+def numeric(rows: Any) -> list[Any]:
+    """The columns of numbers."""
     return [column for column in rows if column.dtype != object]
 
 

@@ -12,10 +12,9 @@ from typing import Self
 import numpy as np
 
 from fairwolfe.core.arrays import Matrix
+from fairwolfe.core.problem import is_whole
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.draws import uniforms_by_number
-
-__all__ = ["Numbered", "stream"]
 
 _AHEAD = 64  # decisions that are drawn for at once, since a call costs as much as these
 
@@ -102,6 +101,6 @@ def _signed(word: int) -> int:
 
 
 def _digest(seed: int, names: tuple[str | int, ...]) -> bytes:
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+    if not is_whole(seed) or seed < 0:
         raise InvalidInput(f"seed is {seed!r:.80}; give a whole number of at least 0")
     return hashlib.sha256("\0".join(map(str, names)).encode()).digest()

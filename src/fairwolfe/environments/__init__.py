@@ -12,14 +12,11 @@ from typing import Any
 
 from fairwolfe.core.registry import load
 from fairwolfe.environments.factor_model import FactorModel
-from fairwolfe.environments.finite import Finite
-from fairwolfe.environments.finite_ranking import FiniteRanking
-from fairwolfe.environments.lastfm import LastFM2k, LastFM50
-from fairwolfe.environments.listening import Listening
+from fairwolfe.environments.finite import Finite, FiniteRanking
+from fairwolfe.environments.listening import LastFM2k, LastFM50, Listening
 from fairwolfe.environments.mehrotra import Mehrotra
 from fairwolfe.environments.nonlinear import Nonlinear
-from fairwolfe.environments.position_weights import body, dcg
-from fairwolfe.environments.world import ArmsWorld
+from fairwolfe.environments.world import ArmsWorld, body, dcg
 from fairwolfe.errors import InvalidInput, did_you_mean
 
 __all__ = [

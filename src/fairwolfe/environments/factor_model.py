@@ -13,17 +13,19 @@ import numpy as np
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.problem import Frozen, Problem, whole_number
-from fairwolfe.data.factorise import extremes
-from fairwolfe.environments import position_weights as slots
-from fairwolfe.environments.position_weights import dcg
-from fairwolfe.environments.rankings import RankingArrays, RankingWorld
-from fairwolfe.environments.tables import Table
+from fairwolfe.environments.plays import extremes
+from fairwolfe.environments.world import (
+    RankingArrays,
+    RankingWorld,
+    Table,
+    body,
+    check_fields,
+    checked_weights,
+    dcg,
+)
 from fairwolfe.errors import InvalidInput
 
-__all__ = ["FactorModel"]
-
-CALIBRATIONS = (None, "clip", "affine")
-_WEIGHTS = dcg(10)
+DCG10 = dcg(10)
 _FACTORS = 8  # of a drawn world
 _SKEW = 0.4  # the r-th most popular item of a drawn world has norm r^-_SKEW
 _SHAPE = 0.5  # of the gamma distribution of drawn factors: most are small, a few are large
@@ -32,8 +34,37 @@ _ROUNDING = 1e-9  # how far outside its range a mean may be by rounding
 Numbers = Sequence[Sequence[float]] | Matrix
 
 
+def calibration_of(name: str, given: Any) -> Any:
+    """A checked calibration."""
+    if given not in (None, "clip", "affine"):
+        raise InvalidInput(f"{name} is {given!r}; give 'clip', 'affine' or None")
+    return given
+
+
+class BilinearWorld(RankingWorld):
+    """A world with rankings whose contexts are the factors of a user and of all items."""
+
+    def show(self, world: RankingArrays, user: int) -> Bilinear:
+        """The user's factors beside those of all items, which are shared and not copied."""
+        return Bilinear(world.users[user], world.items)
+
+    def features(self, world: RankingArrays) -> tuple[Matrix, Cube]:
+        """The factors of the users, and those of the items, the same for all of them."""
+        return world.users, world.columns[None]
+
+    def _user_of(self, world: RankingArrays, context: Any) -> Vector:
+        if not isinstance(context, Bilinear):
+            raise InvalidInput(
+                f"the context is a {type(context).__name__}; give the Bilinear that context(...) "
+                "returned"
+            )
+        if context.items is not world.items and not np.array_equal(context.items, world.items):
+            raise InvalidInput("the items of the context are not those of this world; give these")
+        return np.ascontiguousarray(context.user, dtype=np.float64)
+
+
 @dataclass(frozen=True)
-class FactorModel(RankingWorld):
+class FactorModel(BilinearWorld):
     """Users u and items v_i with factors; an item that is exposed is clicked with chance u.v_i.
 
     The context of a round is ``Bilinear(u, items)`` for a user u drawn uniformly; an action is a
@@ -69,57 +100,47 @@ class FactorModel(RankingWorld):
 
     users: int | Numbers | Table = 60
     items: int | Numbers | Table = 50
-    position_weights: Sequence[float] | Numbers | Table = _WEIGHTS
+    position_weights: Sequence[float] | Numbers | Table = DCG10
     calibration: str | None = None
     rewards: Mapping[str, tuple[Any, tuple[float, float]]] | None = None
     n_factors: int | None = None
 
     def __post_init__(self) -> None:
-        if self.calibration not in CALIBRATIONS:
-            raise InvalidInput(
-                f"calibration is {self.calibration!r}; give None, 'clip' or 'affine'"
-            )
+        check_fields(self, calibration_of, "calibration")
         drawn = [np.isscalar(given) for given in (self.users, self.items)]
         if drawn[0] != drawn[1]:
             raise InvalidInput(
                 "one of users and items is a number and the other is not; give both numbers, to "
                 "draw a world, or both tables of factors"
             )
-        for name in ("users", "items"):
-            given: Any = getattr(self, name)
-            value: Any = whole_number(name, given) if drawn[0] else _table(name, given)
-            self._set(name, value)
+        check_fields(self, whole_number if drawn[0] else _table, "users", "items")
         if drawn[0]:
-            factors = _FACTORS if self.n_factors is None else self.n_factors
-            self._set("n_factors", whole_number("n_factors", factors))
+            number = _FACTORS if self.n_factors is None else self.n_factors
+            check_fields(self, lambda name, given: whole_number(name, number), "n_factors")
         elif self.n_factors is not None:
             raise InvalidInput(
                 f"n_factors is {self.n_factors!r}, but the factors are given; leave it out"
             )
         if self.rewards is not None:
-            self._set("rewards", self._checked_rewards())
+            check_fields(self, self._checked_rewards, "rewards")
         elif self._factors[0] != self._factors[1]:
             raise InvalidInput(
                 f"users have {self._factors[0]} factors and items {self._factors[1]}; give as many "
                 "for both, or rewards with a matrix (users' factors, items' factors)"
             )
-        table = slots.checked(self.position_weights, self._n_users, self._n_items)
-        several = np.ndim(self.position_weights) == 2
-        kept: Any = tuple(table[0].tolist())
-        if several:
-            kept = Table("position_weights", table, ("users", "slots"))
-        self._set("position_weights", kept)
+        check_fields(self, self._checked_weights, "position_weights")
         if not self._drawn:
             _ = self._given  # errors in the tables are raised now
 
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
+    def _checked_weights(self, name: str, given: Any) -> Any:
+        table = checked_weights(given, *self._sizes)
+        several = np.ndim(given) == 2
+        return Table(name, table, ("users", "slots")) if several else tuple(table[0].tolist())
 
-    def _checked_rewards(self) -> Frozen[tuple[Table, tuple[float, float]]]:
-        given = self.rewards
+    def _checked_rewards(self, what: str, given: Any) -> Frozen[tuple[Table, tuple[float, float]]]:
         if not isinstance(given, Mapping) or not given:
             raise InvalidInput(
-                f"rewards is {given!r}; give a mapping from names to (matrix, (low, high)), at "
+                f"{what} is {given!r}; give a mapping from names to (matrix, (low, high)), at "
                 "least one"
             )
         checked: dict[str, tuple[Table, tuple[float, float]]] = {}
@@ -142,12 +163,10 @@ class FactorModel(RankingWorld):
         return isinstance(self.users, int)
 
     @property
-    def _n_users(self) -> int:
-        return self.users if isinstance(self.users, int) else len(self.users)
-
-    @property
-    def _n_items(self) -> int:
-        return self.items if isinstance(self.items, int) else len(self.items)
+    def _sizes(self) -> tuple[int, int]:
+        """The numbers of users and items."""
+        users, items = (a if isinstance(a, int) else len(a) for a in (self.users, self.items))
+        return users, items
 
     @property
     def _factors(self) -> tuple[int, int]:
@@ -161,7 +180,7 @@ class FactorModel(RankingWorld):
         """(R, p, q)."""
         if self.rewards is None:
             return np.eye(self._factors[0])[None]
-        return np.stack([theta.array for theta, _ in self.rewards.values()])
+        return np.stack([np.array(theta) for theta, _ in self.rewards.values()])
 
     @cached_property
     def _ranges(self) -> dict[str, tuple[float, float]]:
@@ -189,7 +208,7 @@ class FactorModel(RankingWorld):
         parameters = np.linalg.norm(self._thetas, axis=(1, 2))
         k = np.shape(self.position_weights)[-1]
         return Problem.ranking(
-            self._n_items,
+            self._sizes[1],
             k,
             (self._factors[0] + extra, self._factors[1] + extra),
             {n: (k * min(low, 0.0), k * max(high, 0.0)) for n, (low, high) in self._ranges.items()},
@@ -208,10 +227,10 @@ class FactorModel(RankingWorld):
             return self._given
         directions = [
             rng.gamma(_SHAPE, size=(n, self._factors[0])) + 1e-12  # no row is all zeros
-            for n in (self._n_users, self._n_items)
+            for n in self._sizes
         ]
         users, items = (a / np.linalg.norm(a, axis=1, keepdims=True) for a in directions)
-        popularity = np.arange(1, self._n_items + 1) ** -_SKEW
+        popularity = np.arange(1, self._sizes[1] + 1) ** -_SKEW
         return self._world(users, items * rng.permutation(popularity)[:, None])
 
     def _world(self, users: Matrix, items: Matrix) -> RankingArrays:
@@ -228,31 +247,13 @@ class FactorModel(RankingWorld):
                         "'clip' or 'affine'"
                     )
         n = len(users)
-        weights = slots.checked(self.position_weights, n, len(items))
+        weights = checked_weights(self.position_weights, n, len(items))
         turned = np.ascontiguousarray(np.stack([users @ theta for theta in thetas]))
         return RankingArrays.of(users, items, turned, weights, ranges, np.full(n, 1.0 / n))
 
     def draw_users(self, rng: np.random.Generator, n: int) -> IntVector:
         """Uniform, one integer a round."""
-        return rng.integers(self._n_users, size=n)
-
-    def show(self, world: RankingArrays, user: int) -> Bilinear:
-        """The user's factors beside those of all items, which are shared and not copied."""
-        return Bilinear(world.users[user], world.items)
-
-    def features(self, world: RankingArrays) -> tuple[Matrix, Cube]:
-        """The factors of the users, and those of the items, the same for all of them."""
-        return world.users, world.columns[None]
-
-    def _user_of(self, world: RankingArrays, context: Any) -> Vector:
-        if not isinstance(context, Bilinear):
-            raise InvalidInput(
-                f"the context is a {type(context).__name__}; give the Bilinear that context(...) "
-                "returned"
-            )
-        if context.items is not world.items and not np.array_equal(context.items, world.items):
-            raise InvalidInput("the items of the context are not those of this world; give these")
-        return np.ascontiguousarray(context.user, dtype=np.float64)
+        return rng.integers(self._sizes[0], size=n)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
@@ -265,14 +266,14 @@ class FactorModel(RankingWorld):
         }
         return (
             cls(users=6, items=5, position_weights=dcg(3), n_factors=4),
-            cls(users, items, slots.body(2), calibration="clip"),
+            cls(users, items, body(2), calibration="clip"),
             cls(users, items, [[1.0, 0.5], [0.8, 0.1]], calibration="affine"),
             cls(users, items, dcg(3), calibration="affine", rewards=both),
         )
 
 
 def _table(name: str, values: Any) -> Table:
-    return values if isinstance(values, Table) else Table(name, values, (name, "factors"))
+    return Table(name, values, (name, "factors"))
 
 
 def _affine(

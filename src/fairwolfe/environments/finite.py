@@ -1,4 +1,4 @@
-"""`Finite`: a few contexts with any mean rewards, small enough to know everything about."""
+"""`Finite` and `FiniteRanking`: a few contexts with any mean rewards, and an exact optimum."""
 
 from __future__ import annotations
 
@@ -10,13 +10,21 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
-from fairwolfe.core.problem import Problem
-from fairwolfe.environments.world import ArmsWorld, direction_of
+from fairwolfe.core.contexts import arms
+from fairwolfe.core.problem import Problem, number_where
+from fairwolfe.environments.world import (
+    ArmsWorld,
+    RankingArrays,
+    RankingWorld,
+    Table,
+    check_fields,
+    checked_weights,
+    dcg,
+    direction_of,
+)
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.worlds import ArmWorld
+from fairwolfe.kernels.worlds import CompiledArmWorld
 from fairwolfe.objectives.concave import finite_vector
-
-__all__ = ["Finite", "FiniteWorld"]
 
 _NONE, _BERNOULLI, _NORMAL = 0.0, 1.0, 2.0
 
@@ -30,7 +38,7 @@ class FiniteWorld(NamedTuple):
     params: Vector
 
 
-Table = Sequence[Sequence[Sequence[float]]] | Cube
+Nested = Sequence[Sequence[Sequence[float]]] | Cube | Table
 
 
 @dataclass(frozen=True)
@@ -57,14 +65,14 @@ class Finite(ArmsWorld[FiniteWorld]):
     0.5
     """
 
-    contexts: Table
+    contexts: Nested
     probabilities: Sequence[float] | Vector
-    theta: Sequence[Sequence[float]] | Matrix | None = None
-    means: Table | None = None
+    theta: Sequence[Sequence[float]] | Matrix | Table | None = None
+    means: Nested | None = None
     noise: str | float = "bernoulli"
 
     def __post_init__(self) -> None:
-        features = _array("contexts", self.contexts, ("contexts", "arms", "features"))
+        features = np.array(_table("contexts", self.contexts))
         for i in range(len(features)):
             for j in range(i):
                 if np.array_equal(features[i], features[j]):
@@ -72,48 +80,23 @@ class Finite(ArmsWorld[FiniteWorld]):
                         f"contexts {j} and {i} have equal features and cannot be distinguished; "
                         "make them one, with the sum of the probabilities"
                     )
-        shares = finite_vector("probabilities", self.probabilities)
-        if shares.size != len(features) or shares.min() <= 0.0:
-            raise InvalidInput(
-                f"probabilities are {shares.tolist()}; give a positive number for each of the "
-                f"{len(features)} contexts"
-            )
         if (self.theta is None) == (self.means is None):
             raise InvalidInput("give either theta or means, one of them and not both")
-        if self.theta is not None:
-            theta = _array("theta", self.theta, ("rewards", "features"))
-            if theta.shape[1] != features.shape[2]:
-                raise InvalidInput(
-                    f"theta has {theta.shape[1]} columns and the contexts have "
-                    f"{features.shape[2]} features; give theta a column for each feature"
-                )
-            self._set("theta", _tuples(theta))
-        else:
-            means = _array("means", self.means, ("contexts", "arms", "rewards"))
-            if means.shape[:2] != features.shape[:2]:
-                raise InvalidInput(
-                    f"means has shape {means.shape}; the contexts have {features.shape[:2]} "
-                    "(contexts, arms), so give means for each of these"
-                )
-            self._set("means", _tuples(means))
-        self._set("contexts", _tuples(features))
-        if abs(shares.sum() - 1.0) > 1e-12:  # otherwise as given: dividing would change the repr
-            shares /= shares.sum()
-        self._set("probabilities", tuple(shares.tolist()))
-        self._check_noise()
-
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
-
-    def _check_noise(self) -> None:
-        given: Any = self.noise
-        number = isinstance(given, (int, float, np.number)) and not isinstance(given, bool)
-        if number and np.isfinite(given) and given > 0.0:
-            self._set("noise", float(given))
-        elif not isinstance(given, str) or given not in ("bernoulli", "none"):
+        given = "means" if self.theta is None else "theta"
+        check_fields(self, _table, "contexts", given)
+        shape = np.shape(getattr(self, given))
+        if given == "theta" and shape[1] != features.shape[2]:
             raise InvalidInput(
-                f"noise is {given!r}; give 'bernoulli', 'none' or a standard deviation > 0"
+                f"theta has {shape[1]} columns and the contexts have {features.shape[2]} features; "
+                "give theta a column for each feature"
             )
+        if given == "means" and shape[:2] != features.shape[:2]:
+            raise InvalidInput(
+                f"means has shape {shape}; the contexts have {features.shape[:2]} "
+                "(contexts, arms), so give means for each of these"
+            )
+        check_fields(self, self._checked_probabilities, "probabilities")
+        check_fields(self, _checked_noise, "noise")
         means = self._world.means
         if self.noise == "bernoulli" and not (means.min() >= 0.0 and means.max() <= 1.0):
             raise InvalidInput(
@@ -121,6 +104,16 @@ class Finite(ArmsWorld[FiniteWorld]):
                 "rewards have means in [0, 1], so change the means, or the noise to a standard "
                 "deviation"
             )
+
+    def _checked_probabilities(self, name: str, given: Any) -> tuple[float, ...]:
+        shares, n = finite_vector(name, given), len(np.array(self.contexts))
+        if shares.size != n or shares.min() <= 0.0:
+            raise InvalidInput(
+                f"{name} are {shares.tolist()}; give a positive number for each of the {n} contexts"
+            )
+        if abs(shares.sum() - 1.0) > 1e-12:  # otherwise as given: dividing would change the repr
+            shares /= shares.sum()
+        return tuple(shares.tolist())
 
     @classmethod
     def a1(cls) -> Self:
@@ -197,10 +190,10 @@ class Finite(ArmsWorld[FiniteWorld]):
         shape = (n, self.n_draws)
         return rng.random(shape) if self.noise == "bernoulli" else rng.standard_normal(shape)
 
-    def reward_program(self, world: FiniteWorld) -> ArmWorld:
+    def reward_program(self, world: FiniteWorld) -> CompiledArmWorld:
         """Rewards from the table."""
         (_, arms, d), n = world.features.shape, world.means.shape[2]
-        return ArmWorld("table", world.params, n, d, arms)
+        return CompiledArmWorld("table", world.params, n, d, arms)
 
     def tag(self, world: FiniteWorld, features: Matrix) -> int:
         """Which of the contexts has these features."""
@@ -233,22 +226,131 @@ class Finite(ArmsWorld[FiniteWorld]):
         )
 
 
-def _array(name: str, values: Any, axes: tuple[str, ...]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    wanted = f"({', '.join(axes)})"
-    try:
-        array = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(
-            f"{name} is not an array of shape {wanted}: {error}; every context needs the same "
-            "number of arms, every arm the same number of features"
-        ) from error
-    if array.ndim != len(axes) or array.size == 0:
-        raise InvalidInput(f"{name} has shape {array.shape}; give {wanted}, at least one of each")
-    if not np.isfinite(array).all():
-        raise InvalidInput(f"{name} has a number that is not finite; give finite numbers only")
-    return array
+_AXES = {
+    "contexts": ("contexts", "arms", "features"),
+    "theta": ("rewards", "features"),
+    "means": ("contexts", "arms", "rewards"),
+}
 
 
-def _tuples(array: Any) -> Any:
-    """Nested tuples of floats: values that can be compared, hashed and printed."""
-    return tuple(map(_tuples, array)) if np.ndim(array) > 1 else tuple(array.tolist())
+def _table(name: str, values: Any) -> Table:
+    return Table(name, values, _AXES[name])
+
+
+def _checked_noise(name: str, given: Any) -> str | float:
+    if isinstance(given, str) and given in ("bernoulli", "none"):
+        return given
+    allowed = "'bernoulli', 'none' or a standard deviation > 0"
+    return number_where(name, given, lambda number: number > 0.0, allowed)
+
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class FiniteRanking(RankingWorld):
+    """A context drawn from a short list, with its own features of the items; clicks theta.x_i.
+
+    The item in slot j is exposed with probability b_j, and is then clicked with probability
+    theta.x_i. The reward vector holds the exposure of every item, then the number of clicks.
+    `support` is exact.
+
+    Parameters
+    ----------
+    contexts: (contexts, items, d), all equally likely; theta.x_i in [0, 1]
+    theta: (d,)
+    position_weights: b_1 >= b_2 >= ... in [0, 1], one for each slot; or a row for each context
+
+    `b1` is a world so small that the regret bound for rankings is useful there.
+
+    >>> from fairwolfe.objectives import GiniEquality, TwoSided
+    >>> from fairwolfe.truth import optimum
+    >>> round(optimum(FiniteRanking.b1(), TwoSided(GiniEquality(), beta=3.0)).value, 5)
+    0.79334
+    """
+
+    contexts: Nested
+    theta: Sequence[float] | Vector | Table
+    position_weights: Sequence[float] | Sequence[Sequence[float]] | Matrix | Table
+
+    def __post_init__(self) -> None:
+        features = Table("contexts", self.contexts, ("contexts", "items", "features"))
+        theta = Table("theta", self.theta, ("features",))
+        n, m, d = features.shape
+        if theta.shape != (d,):
+            raise InvalidInput(
+                f"theta has {theta.shape[0]} numbers and the items have {d} features; give as many"
+            )
+        checked = checked_weights(self.position_weights, n, m)
+        weights = Table("position_weights", checked, ("contexts", "slots"))
+        tables = {"contexts": features, "theta": theta, "position_weights": weights}
+        check_fields(self, lambda name, given: tables[name], *tables)
+        means = np.array(features) @ np.array(theta)
+        if means.min() < -_ROUNDING or means.max() > 1.0 + _ROUNDING:
+            raise InvalidInput(
+                f"the click probabilities go from {means.min():.6g} to {means.max():.6g}; scale "
+                "theta so that they lie in [0, 1]"
+            )
+        _ = self._world  # contexts that cannot be distinguished raise an error now
+
+    @classmethod
+    def b1(cls) -> Self:
+        """World B1: one slot, three items; for Eq. (2) with beta = 3, f* = .79334."""
+        angles = np.array([[0.05, 0.5, 1.1], [1.5, 1.0, 0.45]])
+        features = np.stack([np.cos(angles), np.sin(angles)], axis=2)
+        return cls(features, (0.85, 0.35), ((1.0,), (0.8,)))
+
+    @cached_property
+    def _world(self) -> RankingArrays:
+        features, theta = np.array(self.contexts), np.array(self.theta)
+        n, m, _ = features.shape
+        # Every context has its own means, so that an item is known by its place alone.
+        return RankingArrays.of(
+            features,
+            np.eye(m),
+            np.ascontiguousarray(features @ theta)[None],
+            np.array(self.position_weights),
+            np.array([[0.0, 1.0]]),
+            np.full(n, 1.0 / n),
+        )
+
+    @cached_property
+    def _problem(self) -> Problem:
+        features, theta = np.array(self.contexts), np.array(self.theta)
+        return Problem.ranking(
+            features.shape[1],
+            np.shape(self.position_weights)[1],
+            features.shape[2],
+            feature_norm=max(float(np.linalg.norm(features, axis=2).max()), 1e-12),
+            parameter_norm=max(float(np.linalg.norm(theta)), 1e-12),
+        )
+
+    def problem(self) -> Problem:
+        """A ranking of the items; norms as they are in the tables."""
+        return self._problem
+
+    def init(self, rng: np.random.Generator) -> RankingArrays:
+        """The tables; nothing is random."""
+        return self._world
+
+    def draw_users(self, rng: np.random.Generator, n: int) -> IntVector:
+        """Which context it is, one integer a round."""
+        return rng.integers(len(self._world.users), size=n)
+
+    def show(self, world: RankingArrays, user: int) -> Matrix:
+        """A copy of the features (items, d)."""
+        features: Matrix = world.users[user].copy()
+        return features
+
+    def features(self, world: RankingArrays) -> tuple[Matrix, Cube]:
+        """No features of users, and those of the items by context."""
+        return np.ones((len(world.users), 1)), np.ascontiguousarray(np.swapaxes(world.users, 1, 2))
+
+    def _user_of(self, world: RankingArrays, context: Any) -> Matrix:
+        return arms(context, self._problem).features
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Instances for the conformance checks."""
+        features = [[[0.9, 0.1], [0.2, 0.3]], [[0.0, 0.4], [0.5, 0.5]], [[1.0, 0.0], [0.3, 0.6]]]
+        return cls.b1(), cls(features, (0.6, 0.8), dcg(2))

@@ -12,11 +12,9 @@ from scipy.special import log_ndtr
 
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.problem import Problem, whole_number
-from fairwolfe.environments.world import ArmsWorld, direction_of
-from fairwolfe.kernels.worlds import ArmWorld
+from fairwolfe.environments.world import ArmsWorld, check_fields, direction_of
+from fairwolfe.kernels.worlds import CompiledArmWorld
 from fairwolfe.objectives import GeneralizedGini
-
-__all__ = ["Mehrotra", "largest_of_normals"]
 
 
 @cache
@@ -68,8 +66,7 @@ class Mehrotra(ArmsWorld[Matrix]):
     n_features: int = 10
 
     def __post_init__(self) -> None:
-        for name in ("n_arms", "n_objectives", "n_features"):
-            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
+        check_fields(self, whole_number, "n_arms", "n_objectives", "n_features")
 
     @cached_property
     def _problem(self) -> Problem:
@@ -115,10 +112,10 @@ class Mehrotra(ArmsWorld[Matrix]):
         """A standard normal for each reward."""
         return rng.standard_normal((n, self.n_objectives))
 
-    def reward_program(self, world: Matrix) -> ArmWorld:
+    def reward_program(self, world: Matrix) -> CompiledArmWorld:
         """Linear rewards with noise of a tenth of the mean."""
         n, d = world.shape
-        return ArmWorld("linear", world.flatten(), n, d, self.n_arms)
+        return CompiledArmWorld("linear", world.flatten(), n, d, self.n_arms)
 
     def support(self, world: Matrix, direction: Vector) -> tuple[float, Vector]:
         """h_S(g) = (<g, theta 1> + e_K |theta' g|)/d and where it is attained, exactly.

@@ -11,11 +11,9 @@ import numpy as np
 
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.problem import Problem, positive, whole_number
-from fairwolfe.environments.world import ArmsWorld, direction_of
+from fairwolfe.environments.world import ArmsWorld, check_fields, direction_of
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.worlds import ArmWorld
-
-__all__ = ["Nonlinear", "NonlinearWorld"]
+from fairwolfe.kernels.worlds import CompiledArmWorld
 
 _DRAWS = 100  # of ideal points, from which the most distant are taken
 
@@ -74,13 +72,12 @@ class Nonlinear(ArmsWorld[NonlinearWorld]):
     width: float = 0.4
 
     def __post_init__(self) -> None:
-        for name in ("n_arms", "n_objectives", "n_features", "n_contexts"):
-            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
+        check_fields(self, whole_number, "n_arms", "n_objectives", "n_features", "n_contexts")
         if self.n_features < 2:
             raise InvalidInput(
                 f"n_features is {self.n_features}; the first is constant, so give at least 2"
             )
-        object.__setattr__(self, "width", positive("width", self.width))
+        check_fields(self, positive, "width")
 
     @cached_property
     def _problem(self) -> Problem:
@@ -114,12 +111,14 @@ class Nonlinear(ArmsWorld[NonlinearWorld]):
         """A uniform draw for each reward."""
         return rng.random((n, self.n_objectives))
 
-    def reward_program(self, world: NonlinearWorld) -> ArmWorld:
+    def reward_program(self, world: NonlinearWorld) -> CompiledArmWorld:
         """Rewards from the features; the list of contexts plays no part."""
         return self._rewards(world.params)
 
-    def _rewards(self, params: Vector) -> ArmWorld:
-        return ArmWorld("nonlinear", params, self.n_objectives, self.n_features, self.n_arms)
+    def _rewards(self, params: Vector) -> CompiledArmWorld:
+        return CompiledArmWorld(
+            "nonlinear", params, self.n_objectives, self.n_features, self.n_arms
+        )
 
     def support(self, world: NonlinearWorld, direction: Vector) -> tuple[float, Vector]:
         """h_S(g) = mean_c max_a <g, mu(c, a)>, and where it is attained, exactly."""

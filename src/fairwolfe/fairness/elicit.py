@@ -22,10 +22,8 @@ from scipy.special import ndtri
 from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.problem import real_number
 from fairwolfe.errors import InvalidInput
-from fairwolfe.fairness.tradeoff.reachable import Reachable
+from fairwolfe.fairness.frontier import Reachable
 from fairwolfe.objectives import Concave
-
-__all__ = ["Curve", "Elicitation", "Question", "Side", "elicit"]
 
 QUESTIONS = 8
 ANSWERS = ("a", "b", "equal")

@@ -1,7 +1,7 @@
 # Uniform numbers by the number of a decision.
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
-from fairwolfe.kernels.types cimport Size
+from fairwolfe.kernels.types cimport OutMatrix, Real, Size
 
 # The upper 64 bits of a b, and the lower ones: one instruction, which compilers do not find in
 # products by halves.

@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, infer_types=True
 """Uniform numbers by the number of a decision: Philox 4x64, as NumPy's, for many decisions at once.
 
 A counter-based generator is a function of (key, counter): decision n draws the same numbers
@@ -9,9 +9,6 @@ NumPy, for rules that need other laws than the uniform one.
 from __future__ import annotations
 
 import cython
-from cython.cimports.fairwolfe.kernels.draws import product
-from cython.cimports.fairwolfe.kernels.types import Real, Size
-from cython.cimports.libc.stdint import int64_t, uint64_t
 
 
 @cython.nogil
@@ -30,15 +27,6 @@ def numbered_uniforms(
     of two products of 64 bits.
     """
     start: Size = 0
-    turn: Size
-    a: uint64_t
-    b: uint64_t
-    c: uint64_t
-    e: uint64_t
-    k: uint64_t
-    o: uint64_t
-    p: uint64_t
-    q: uint64_t
     low_p: uint64_t = 0
     low_q: uint64_t = 0
     first: uint64_t = 0xD2E7470EE14C6C93
@@ -64,9 +52,7 @@ def numbered_uniforms(
         start += 4
 
 
-def uniforms_by_number(
-    key: int64_t, other_key: int64_t, first: int64_t, out: cython.double[:, ::1]
-) -> None:
+def uniforms_by_number(key: int64_t, other_key: int64_t, first: int64_t, out: OutMatrix) -> None:
     """Row i: numbers in [0, 1) of decision first + i. out (decisions, numbers of each).
 
     The keys are signed, as in `core.streams.Numbered.signed`.
@@ -78,7 +64,6 @@ def uniforms_by_number(
     >>> bool((draws.generator().random(2) == out[0]).all())
     True
     """
-    i: Size
     n: Size = out.shape[1]
     if n == 0:
         return

@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, infer_types=True
 """Whether what is given stays within what a problem declares: asked at every step."""
 
 from __future__ import annotations
@@ -6,13 +6,18 @@ from __future__ import annotations
 import cython
 from cython.cimports.fairwolfe.kernels.ranks import UNTIL_LAST_CLICK, count_exposed
 from cython.cimports.fairwolfe.kernels.ridge import largest_square_norm as _largest_square_norm
-from cython.cimports.fairwolfe.kernels.types import In, Real, Size
+from cython.cimports.fairwolfe.kernels.types import (
+    In,
+    IntMatrix,
+    Matrix,
+    Real,
+    Size,
+    Tensor,
+    Vector,
+)
 from cython.cimports.libc.math import isfinite
 from cython.cimports.libc.stdint import int64_t
 from cython.cimports.libc.stdlib import free, malloc
-
-if not cython.compiled:
-    raise ImportError("the kernels are not built; run `make build`")
 
 __all__ = [
     "INSIDE",
@@ -28,7 +33,7 @@ __all__ = [
 INSIDE, OUTSIDE, NOT_FINITE = 0, 1, 2
 
 
-def largest_square_norm(rows: cython.const[cython.double][:, ::1]) -> float:  # type: ignore[valid-type]
+def largest_square_norm(rows: Matrix) -> float:
     """max_a |x_a|^2 of rows x_a (n, d); it is not finite if one of the numbers is not. O(n d)."""
     largest: Real = 0.0
     if rows.shape[0] and rows.shape[1]:
@@ -37,17 +42,13 @@ def largest_square_norm(rows: cython.const[cython.double][:, ::1]) -> float:  # 
     return largest
 
 
-def largest_square_product(
-    user: cython.const[cython.double][::1],  # type: ignore[valid-type]
-    items: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-) -> float:
+def largest_square_product(user: Vector, items: Matrix) -> float:
     """max_i |user (x) item_i|^2 = |user|^2 max_i |item_i|^2. user (p,), items (q, n) as columns.
 
     O(p + q n).
     """
     largest: Real = 0.0
     square: Real = 0.0
-    a: Size
     if items.shape[0] and items.shape[1]:
         with cython.nogil:
             largest = _largest_column(cython.address(items[0, 0]), items.shape[0], items.shape[1])
@@ -64,9 +65,6 @@ def _largest_column(items: In, q: Size, n: Size) -> Real:
     squares = cython.declare(cython.double[64])
     largest: Real = 0.0
     start: Size = 0
-    size: Size
-    i: Size
-    j: Size
     while start < n:
         size = min(n - start, 64)
         for i in range(size):
@@ -80,14 +78,9 @@ def _largest_column(items: In, q: Size, n: Size) -> Real:
     return largest
 
 
-def place_in_box(
-    point: cython.const[cython.double][::1],  # type: ignore[valid-type]
-    low: cython.const[cython.double][::1],  # type: ignore[valid-type]
-    high: cython.const[cython.double][::1],  # type: ignore[valid-type]
-) -> int:
+def place_in_box(point: Vector, low: Vector, high: Vector) -> int:
     """Whether low <= point <= high: INSIDE, OUTSIDE, or NOT_FINITE. point, low, high (n,)."""
     n: Size = point.shape[0]
-    i: Size
     outside: cython.bint = False
     if low.shape[0] != n or high.shape[0] != n:
         raise ValueError(f"{n} numbers, and bounds of {low.shape[0]} and {high.shape[0]}")
@@ -99,18 +92,11 @@ def place_in_box(
     return 1 if outside else 0
 
 
-def any_outside(
-    rows: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-    low: cython.const[cython.double][::1],  # type: ignore[valid-type]
-    high: cython.const[cython.double][::1],  # type: ignore[valid-type]
-) -> bool:
+def any_outside(rows: Matrix, low: Vector, high: Vector) -> bool:
     """Whether a number of a row is outside [low, high]; 0, of what was not exposed, never is.
 
     rows (n, R), low, high (R,).
     """
-    j: Size
-    i: Size
-    value: Real
     if low.shape[0] != rows.shape[1] or high.shape[0] != rows.shape[1]:
         raise ValueError(
             f"rows of {rows.shape[1]} numbers, and bounds of {low.shape[0]} and {high.shape[0]}"
@@ -124,11 +110,7 @@ def any_outside(
 
 
 def contradiction(
-    exposure: int64_t,
-    items: cython.const[int64_t][:, ::1],  # type: ignore[valid-type]
-    exposed: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-    rewards: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
-    n: Size,
+    exposure: int64_t, items: IntMatrix, exposed: Matrix, rewards: Tensor, n: Size
 ) -> int:
     """The first ranking whose feedback contradicts itself (see `ranks.count_exposures`), else -1.
 
@@ -137,9 +119,7 @@ def contradiction(
     rankings: Size = items.shape[0]
     k: Size = items.shape[1]
     n_rewards: Size = rewards.shape[2]
-    s: Size
     found: Size = -1
-    scratch: cython.p_double
     if not (
         exposed.shape[0] == rankings == rewards.shape[0]
         and exposed.shape[1] == k == rewards.shape[1]

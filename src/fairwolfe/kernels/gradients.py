@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, infer_types=True
 # mypy: disable-error-code="assignment,attr-defined,name-defined,var-annotated"
 
 """Smoothed gradients of objectives as trees of C structs, which nest as objectives do.
@@ -18,16 +18,6 @@ from typing import Any
 
 import cython
 import numpy as np
-from cython.cimports.cpython.pycapsule import (
-    PyCapsule_GetContext,
-    PyCapsule_GetName,
-    PyCapsule_GetPointer,
-)
-from cython.cimports.cpython.ref import PyObject
-from cython.cimports.fairwolfe.kernels.types import BLOCK, In, InInts, Ints, Out, Real, Size
-from cython.cimports.libc.math import INFINITY, NAN, fabs, fma, pow, sqrt
-from cython.cimports.libc.stdint import int64_t, uint64_t, uintptr_t
-from cython.cimports.libc.string import memset
 
 from fairwolfe.errors import InvalidInput
 
@@ -53,23 +43,7 @@ SIGNATURE = "void (const double *z, Py_ssize_t n, double *out, void *user_data)"
 # --- sorting that remembers, and isotonic regression on it ------------------------------------
 
 
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _falls(keys: In, n: Size) -> cython.bint:
-    """Whether one of keys[1:n + 1] is smaller than the one before it; all are compared."""
-    i: Size
-    falls: int64_t = 0
-    for i in range(n):
-        falls += 1 if keys[i] > keys[i + 1] else 0
-    return falls > 0
-
-
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _insertion_sort(keys: Out, order: Ints, n: Size) -> cython.bint:
+def _insertion_sort(keys, order, n):
     """Sort keys, ascending, with their order; False where it was given up halfway.
 
     An insertion sort that has moved 8 elements per element is slower than a radix sort, whose
@@ -84,7 +58,7 @@ def _insertion_sort(keys: Out, order: Ints, n: Size) -> cython.bint:
     item: int64_t
     while start < n:
         size = min(n - start, cython.cast(Size, BLOCK))
-        if _falls(keys + start - 1, size):
+        if falls(keys + start - 1, size):
             for j in range(start, start + size):
                 key = keys[j]
                 if keys[j - 1] <= key:
@@ -104,17 +78,7 @@ def _insertion_sort(keys: Out, order: Ints, n: Size) -> cython.bint:
     return True
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _radix_sort(
-    keys: cython.pointer[uint64_t],
-    order: cython.pointer[int64_t],
-    other: cython.pointer[uint64_t],
-    spare: cython.pointer[int64_t],
-    n: Size,
-    first: Size,
-) -> cython.void:
+def _radix_sort(keys, order, other, spare, n, first):
     """Sort keys, ascending, with their order, by the bytes of their bits: O(n) for any order.
 
     Bytes below `first` (0 is the least) are not compared, so the result is exact for 0 only.
@@ -122,9 +86,6 @@ def _radix_sort(
     """
     counts = cython.declare(int64_t[2048])
     b: uint64_t
-    i: Size
-    digit: Size
-    value: Size
     k: int64_t
     total: int64_t
     here: int64_t
@@ -171,16 +132,12 @@ def _radix_sort(
         bits[i] = b ^ (((b >> 63) - 1) | sign)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _sort_kept(z: In, order: Ints, spare: Ints, keys: Out, other: Out, n: Size) -> cython.void:
+def _sort_kept(z, order, spare, keys, other, n):
     """Make `order` an ascending order of z, and `keys` the sorted z, starting from that order.
 
     O(n) while the order of z changes little between calls. `order` must be a permutation; `spare`
     and `other` are scratch. z, order, spare, keys, other (n,).
     """
-    j: Size
     bits: cython.pointer[uint64_t] = cython.cast(cython.pointer[uint64_t], keys)
     moved: cython.pointer[uint64_t] = cython.cast(cython.pointer[uint64_t], other)
     for j in range(n):
@@ -193,17 +150,11 @@ def _sort_kept(z: In, order: Ints, spare: Ints, keys: Out, other: Out, n: Size) 
         _radix_sort(bits, order, moved, spare, n, 0)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _spread(
-    sorted_z: Out, order: InInts, size: Size, weight: Real, mean: Real, step: Real, out: Out
-) -> cython.void:
+def _spread(sorted_z, order, size, weight, mean, step, out):
     """The gradient on a pooled block, in two loops: the first divides many numbers at once.
 
     sorted_z, order (size,): of the block; sorted_z is overwritten.
     """
-    j: Size
     smallest: Real = sorted_z[0]
     for j in range(size):
         sorted_z[j] = weight + (mean - (sorted_z[j] - smallest)) / step
@@ -211,19 +162,7 @@ def _spread(
         out[order[j]] = sorted_z[j]
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _pooled_gradient(
-    sorted_z: Out,
-    order: Ints,
-    step: Real,
-    prefix: In,
-    starts: Ints,
-    excess: Out,
-    out: Out,
-    n: Size,
-) -> cython.void:
+def _pooled_gradient(sorted_z, order, step, prefix, starts, excess, out, n):
     """Gradient of the Moreau envelope of sum_j w_j z_(j), w non-increasing with the given prefix
     sums (n + 1 of them); for step 0 the supergradient that is the same for equal coordinates.
 
@@ -236,21 +175,6 @@ def _pooled_gradient(
     """
     blocks: Size = 0
     stop: Size = 0
-    start: Size
-    before: Size
-    n_before: Size
-    n_here: Size
-    size: Size
-    j: Size
-    b: Size
-    value: Real
-    surplus: Real
-    rise: Real
-    target_before: Real
-    target_here: Real
-    weight: Real
-    mean: Real
-    smallest: Real
     while stop < n:
         start = stop
         value = sorted_z[start]
@@ -307,87 +231,20 @@ def _pooled_gradient(
 # --- leaves -----------------------------------------------------------------------------------
 
 
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _larger(a: Real, b: Real) -> Real:
-    """b if it is larger, else a: also where a is NaN."""
-    return b if b > a else a
-
-
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _smaller(a: Real, b: Real) -> Real:
-    """b if it is smaller, else a: also where a is NaN."""
-    return b if b < a else a
-
-
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _copy(x: In, out: Out, n: Size) -> cython.void:
-    i: Size
-    for i in range(n):
-        out[i] = x[i]
-
-
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _fill(value: Real, out: Out, n: Size) -> cython.void:
-    i: Size
-    for i in range(n):
-        out[i] = value
-
-
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _add_scaled(scale: Real, x: In, out: Out, n: Size) -> cython.void:
-    """out += scale x. x, out (n,)."""
-    i: Size
-    for i in range(n):
-        out[i] = fma(scale, x[i], out[i])
-
-
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _aligned(n: Size) -> Size:
-    """The next multiple of a cache line, in numbers."""
-    return (n + 7) & ~cython.cast(Size, 7)
-
-
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _unset(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
+def _unset(self, z, step, out):
     """Of a tree that no function of this module made."""
-    _fill(NAN, out, self.n)
+    fill(NAN, out, self.n)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _linear(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
+def _linear(self, z, step, out):
     """The gradient w, whatever the smoothing. params: w (n,)."""
-    _copy(self.params, out, self.n)
+    memcpy(out, self.params, 8 * self.n)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _generalized_gini(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
+def _generalized_gini(self, z, step, out):
     """params: prefix sums of the weights (n + 1,); work: the kept order, scratch."""
     n: Size = self.n
-    stride: Size = _aligned(n)
+    stride: Size = padded(n)
     order: cython.pointer[int64_t] = cython.cast(cython.pointer[int64_t], self.work)
     spare: cython.pointer[int64_t] = order + stride
     keys: cython.p_double = self.work + 2 * stride
@@ -396,15 +253,11 @@ def _generalized_gini(self: Node, z: At, step: cython.double, out: cython.p_doub
     _pooled_gradient(keys, order, step, self.params, spare, other, out, n)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _away_from_mean(z: In, step: Real, out: Out, n: Size) -> cython.void:
-    """-min(1/n, |Cz|/step) Cz/|Cz| with Cz = z - mean(z), and 0 at equality. z, out (n,)."""
-    i: Size
+def _equal_exposure(self, z, step, out):
+    """-min(1/n, |Cz|/step) Cz/|Cz| with Cz = z - mean(z), and 0 at equality. No params."""
+    n: Size = self.n
     mean: Real = 0.0
     square: Real = 0.0
-    norm: Real
     scale: Real = 0.0
     equal: Size = 0
     for i in range(n):
@@ -419,157 +272,55 @@ def _away_from_mean(z: In, step: Real, out: Out, n: Size) -> cython.void:
     if norm > 0.0 and equal < n:  # the mean of equal numbers may be rounded
         scale = -1.0 / (n * norm)
         if step > 0.0:
-            scale = -_smaller(-scale, 1.0 / step)
+            scale = -smaller(-scale, 1.0 / step)
     for i in range(n):
         out[i] *= scale
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _equal_exposure(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
-    """-min(1/n, |Cz|/step) Cz/|Cz|, and 0 at equality. No params."""
-    _away_from_mean(z, step, out, self.n)
-
-
-# The x with x - r = gain (per_unit x)^-power, for r >= 0: the difference of the two sides is
-# increasing and concave in x. `scale` is the root for r = 0, and `force` the right-hand side.
-
-
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _guess(r: Real, power: Real, scale: Real) -> Real:
-    """Right in value and slope at r = 0, and at infinity; for power <= 1 good to 4 %."""
-    return r + scale * (scale / (scale + power / (1.0 + power) * r))
-
-
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _halley(x: Real, r: Real, force: Real, power: Real) -> Real:
-    """Halley's step, relative to x: it cubes the error, 4 % to 7e-6 to 6e-17 for power <= 1."""
-    per_x: Real = 1.0 / x
-    miss: Real = (x - r - force) * per_x
-    lean: Real = power * force * per_x
-    slope: Real = 1.0 + lean
-    return -miss * slope / (slope * slope + 0.5 * miss * lean * (1.0 + power))
-
-
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _force_after(force: Real, moved: Real, power: Real) -> Real:
-    """The force after a last, small step: (1 + moved)^-power by its first terms."""
-    rest: Real = 1.0 - 0.5 * (1.0 + power) * moved * (1.0 - (2.0 + power) / 3.0 * moved)
-    return force * (1.0 - power * moved * rest)
-
-
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _forces(x: In, gain: Real, power: Real, out: Out, size: Size) -> cython.void:
-    """gain x^-power. One call after the other, so that their latencies overlap."""
-    i: Size
-    for i in range(size):
-        out[i] = gain * pow(x[i], -power)
-
-
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _guesses(z: In, offset: Real, power: Real, scale: Real, x: Out, size: Size) -> cython.void:
-    i: Size
-    for i in range(size):
-        x[i] = _guess(_larger(z[i] + offset, 0.0), power, scale)
-
-
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _first_steps(z: In, offset: Real, force: In, power: Real, x: Out, size: Size) -> cython.void:
-    i: Size
-    for i in range(size):
-        x[i] += x[i] * _halley(x[i], _larger(z[i] + offset, 0.0), force[i], power)
-
-
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _last_steps(
-    z: In, offset: Real, force: In, power: Real, x: In, step: Real, out: Out, size: Size
-) -> cython.void:
-    i: Size
-    moved: Real
-    for i in range(size):
-        moved = _halley(x[i], _larger(z[i] + offset, 0.0), force[i], power)
-        out[i] = _force_after(force[i], moved, power) / step
-
-
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _two_steps(
-    z: In, step: Real, offset: Real, gain: Real, power: Real, scale: Real, out: Out, n: Size
-) -> cython.void:
+def _two_steps(z, step, offset, gain, power, scale, out, n):
     """The force at the root over step, for per_unit = 1 and power <= 1, where two steps are enough.
 
-    A block of coordinates at a time, so that all but the powers are vector operations. z, out (n,).
+    A block of coordinates at a time, so that all but the powers are vector operations, and calls of
+    pow follow each other, so that their latencies overlap. z, out (n,).
     """
+    r = cython.declare(cython.double[32])
     x = cython.declare(cython.double[32])
     force = cython.declare(cython.double[32])
     size: Size
     start: Size = 0
     while start < n:
         size = min(n - start, cython.cast(Size, BLOCK))
-        _guesses(z + start, offset, power, scale, x, size)
-        _forces(x, gain, power, force, size)
-        _first_steps(z + start, offset, force, power, x, size)
-        _forces(x, gain, power, force, size)
-        _last_steps(z + start, offset, force, power, x, step, out + start, size)
+        for i in range(size):
+            r[i] = larger(z[start + i] + offset, 0.0)
+            x[i] = guess(r[i], power, scale)
+        for i in range(size):
+            force[i] = gain * pow(x[i], -power)
+        for i in range(size):
+            x[i] += x[i] * halley(x[i], r[i], force[i], power)
+        for i in range(size):
+            force[i] = gain * pow(x[i], -power)
+        for i in range(size):
+            moved = halley(x[i], r[i], force[i], power)
+            out[start + i] = force_after(force[i], moved, power) / step
         start += BLOCK
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _many_steps(r: Real, gain: Real, per_unit: Real, power: Real, scale: Real) -> Real:
+def _many_steps(r, gain, per_unit, power, scale):
     """The force at the root, for any power."""
-    _: Size
-    x: Real = _guess(r, power, scale)
-    least: Real = _larger(r, scale)
+    x: Real = guess(r, power, scale)
+    least: Real = larger(r, scale)
     force: Real = 0.0
     moved: Real = 0.0
     for _ in range(100):
         force = gain * pow(per_unit * x, -power)
-        moved = _halley(x, r, force, power)
+        moved = halley(x, r, force, power)
         if (1.0 + power) * fabs(moved) <= 2e-5:
             break
-        x = _larger(x + x * moved, least)
-    return _force_after(force, moved, power)
+        x = larger(x + x * moved, least)
+    return force_after(force, moved, power)
 
 
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _newton(x: Real, y: Real, step: Real) -> Real:
-    """Newton's step towards the root of x^3 - y x - step/2."""
-    over: Real = fma(x, x, -y)
-    return x - fma(x, over, -0.5 * step) / fma(2.0 * x, x, over)
-
-
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _root_welfare(z: In, step: Real, offset: Real, out: Out, n: Size) -> cython.void:
+def _root_welfare(z, step, offset, out, n):
     """alpha = 1/2: 1/(2 x) with x = sqrt(prox), the root of x^3 - z x - step/2 = 0, for step > 0.
 
     With z in units of (step/2)^(2/3) the root is a function of z alone. The start is good to 0.4 %
@@ -578,52 +329,35 @@ def _root_welfare(z: In, step: Real, offset: Real, out: Out, n: Size) -> cython.
 
     z, out (n,).
     """
-    i: Size
-    y: Real
-    above: Real
-    below: Real
-    bottom: Real
-    start: Real
-    root: Real
-    x: Real
     unit: Real = pow(0.5 * step, 1.0 / 3.0)
     square: Real = unit * unit
     per_square: Real = 1.0 / (unit * unit)
     for i in range(n):
         y = z[i] + offset
-        above = _larger(y, 0.0) * per_square
-        below = _smaller(-_smaller(y, 0.0) * per_square, 1e100)  # whose square is still a number
+        above = larger(y, 0.0) * per_square
+        below = smaller(-smaller(y, 0.0) * per_square, 1e100)  # whose square is still a number
         bottom = fma(below, fma(0.6022, below, 0.7696), fma(0.3065, above, 1.0))
         start = fma(0.6022, below, 1.0) / bottom
-        root = sqrt(fma(square, start, _larger(y, 0.0)))
+        root = sqrt(fma(square, start, larger(y, 0.0)))
         x = root if y >= 0.0 else unit * start
-        x = _newton(x, y, step)
-        x = _newton(x, y, step)
-        x = _newton(x, y, step)
-        x = _newton(x, y, step)
+        x = newton(x, y, step)
+        x = newton(x, y, step)
+        x = newton(x, y, step)
+        x = newton(x, y, step)
         out[i] = 0.5 / x
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _welfare(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
+def _welfare(self, z, step, out):
     """params: alpha, offset. Never as (prox - z)/step, which would lose half the digits.
 
     The prox is the y >= 0 with y - z = step alpha y^(alpha - 1), and the gradient g is
     alpha y^(alpha - 1). For z < 0 it is g - |z|/step = y/step with y = (alpha/g)^(1/(1 - alpha)),
     an equation of the same form, with another power.
     """
-    i: Size
-    y: Real
-    far: Real
-    pull: Real
-    dual: Real
-    scale: Real
     alpha: Real = self.params[0]
     offset: Real = self.params[1]
     if alpha == 1.0:
-        _fill(1.0, out, self.n)
+        fill(1.0, out, self.n)
     elif step == 0.0:
         for i in range(self.n):
             y = z[i] + offset
@@ -644,16 +378,13 @@ def _welfare(self: Node, z: At, step: cython.double, out: cython.p_double) -> cy
                 out[i] = far + _many_steps(far, 1.0 / step, 1.0 / alpha, dual, scale / step)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _inverse_prox(z: In, step: Real, offset: Real, out: Out, n: Size) -> cython.void:
-    """1/prox of sum_i log(z_i + offset), each branch without cancellation. z, out (n,)."""
-    i: Size
-    x: Real
-    root: Real
-    top: Real
-    bottom: Real
+def _nash(self, z, step, out):
+    """The gradient 1/prox of sum_i log(z_i + offset), each branch without cancellation.
+
+    params: offset.
+    """
+    n: Size = self.n
+    offset: Real = self.params[0]
     if step == 0.0:
         for i in range(n):
             x = z[i] + offset
@@ -667,23 +398,15 @@ def _inverse_prox(z: In, step: Real, offset: Real, out: Out, n: Size) -> cython.
         out[i] = top / bottom  # one division
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _nash(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
-    """params: offset. The gradient is 1/prox."""
-    _inverse_prox(z, step, self.params[0], out, self.n)
+def _penalised(self, z, step, out):
+    """sign min(missing/step, penalty) with missing = sign (level - z) > 0, else 0.
 
-
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _clipped(
-    z: In, step: Real, penalty: Real, sign: Real, levels: In, out: Out, n: Size
-) -> cython.void:
-    """sign min(missing/step, penalty), missing = sign (level - z) > 0. z, levels, out (n,)."""
-    i: Size
-    missing: Real
+    params: penalty, sign (+1 floor, -1 ceiling), levels (n,).
+    """
+    n: Size = self.n
+    penalty: Real = self.params[0]
+    sign: Real = self.params[1]
+    levels: In = self.params + 2
     for i in range(n):
         missing = sign * (levels[i] - z[i])
         if missing <= 0.0:
@@ -691,74 +414,50 @@ def _clipped(
         elif step == 0.0:
             out[i] = sign * penalty
         else:
-            out[i] = sign * _smaller(missing / step, penalty)
+            out[i] = sign * smaller(missing / step, penalty)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _penalised(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
-    """params: penalty, sign (+1 floor, -1 ceiling), levels (n,). Slopes up to the penalty."""
-    _clipped(z, step, self.params[0], self.params[1], self.params + 2, out, self.n)
-
-
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _projected(z: In, step: Real, params: In, out: Out, n: Size) -> cython.void:
-    """(projection - z)/(step width), row by row. z, out (n,), params (4 n,)."""
-    i: Size
-    low: Real
-    high: Real
-    room: Real
-    away: Real
-    for i in range(n):
-        room = step * params[3 * n + i]
-        low = params[i] + room
-        high = params[n + i] - room
-        if low > high:  # margins meet in the middle
-            low = 0.5 * (low + high)
-            high = low
-        away = 0.0
-        if z[i] < low:
-            away = low - z[i]
-        elif z[i] > high:
-            away = high - z[i]
-        if away == 0.0:
-            out[i] = 0.0
-        elif step == 0.0:
-            out[i] = NAN
-        else:
-            out[i] = away / (step * params[2 * n + i])
-
-
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _bounded(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
+def _bounded(self, z, step, out):
     """(projection - z)/(step width), row by row; without a step 0 inside and NaN outside.
 
     params (4 n,): low, high, widths, margins. A margin narrows its row by step times itself.
     """
-    _projected(z, step, self.params, out, self.n)
+    n: Size = self.n
+    params: In = self.params
+    for i in range(n):
+        room = step * params[3 * n + i]
+        low, high = params[i] + room, params[n + i] - room
+        out[i] = pulled_inside(z[i], low, high, step, params[2 * n + i])
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _outside(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
+def _rates(self, z, step, out):
+    """`_bounded` for rates per the last row: margins are times that row, which is free.
+
+    data: what the widths are multiplied by, where prices run.
+    """
+    n: Size = self.n
+    params: In = self.params
+    factors: cython.p_double = cython.cast(cython.p_double, self.data)
+    for i in range(n - 1):
+        room = step * params[3 * n + i] * larger(z[n - 1], 0.0)
+        low, high = params[i] + room, params[n + i] - room
+        width = params[2 * n + i]
+        if factors is not cython.NULL:
+            width *= factors[i]
+        out[i] = pulled_inside(z[i], low, high, step, width)
+    out[n - 1] = 0.0
+
+
+def _outside(self, z, step, out):
     """A C function from elsewhere; smooth as it is."""
     self.function(z, self.n, out, self.data)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _python(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
+def _python(self, z, step, out):
     """A Python function. An exception is kept for whoever called from Python, and NaN written;
     until it is raised, the function is not called again.
     """
-    _fill(NAN, out, self.n)
+    fill(NAN, out, self.n)
     if self.failed:
         return
     with cython.gil:
@@ -768,31 +467,25 @@ def _python(self: Node, z: At, step: cython.double, out: cython.p_double) -> cyt
 # --- combinations -----------------------------------------------------------------------------
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _combined(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
+def _combined(self, z, step, out):
     """Sum over parts of c grad f_(c step)(z[where]): the smoothing of c f is c f_(c step).
 
     work: the gradient of a part, its coordinates where they are listed.
     """
-    k: Size
-    i: Size
-    c: Real
     g: cython.p_double = self.work
     x: cython.p_double
     part: Node
     listed: cython.pointer[cython.const[Size]]
-    _fill(0.0, out, self.n)
+    fill(0.0, out, self.n)
     for k in range(self.n_parts):
         part = self.parts[k]
         c = self.scales[k]
         listed = self.lists[k]
         if listed is cython.NULL:
             part.call(part, z + self.places[k], c * step, g)
-            _add_scaled(c, g, out + self.places[k], part.n)
+            add_scaled(c, g, out + self.places[k], part.n)
             continue
-        x = self.work + _aligned(part.n)
+        x = self.work + padded(part.n)
         for i in range(part.n):
             x[i] = z[listed[i]]
         part.call(part, x, c * step, g)
@@ -800,71 +493,34 @@ def _combined(self: Node, z: At, step: cython.double, out: cython.p_double) -> c
             out[listed[i]] += c * g[i]
 
 
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _times(
-    begins: cython.pointer[cython.const[Size]],
-    columns: cython.pointer[cython.const[Size]],
-    values: In,
-    z: At,
-    out: Out,
-    rows: Size,
-) -> cython.void:
-    """out = M z. begins (rows + 1,), columns, values (entries,), out (rows,)."""
-    r: Size
-    k: Size
-    total: Real
-    for r in range(rows):
+def _times(self, z, out):
+    """out = M z of a map. z (n,), out: a number for each row."""
+    for r in range(self.parts[0].n):
         total = 0.0
-        for k in range(begins[r], begins[r + 1]):
-            total += values[k] * z[columns[k]]
+        for k in range(self.begins[r], self.begins[r + 1]):
+            total += self.values[k] * z[self.columns[k]]
         out[r] = total
 
 
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _turned_times(
-    begins: cython.pointer[cython.const[Size]],
-    columns: cython.pointer[cython.const[Size]],
-    values: In,
-    x: In,
-    out: Out,
-    rows: Size,
-    n: Size,
-) -> cython.void:
-    """out = M' x. begins (rows + 1,), columns, values (entries,), x (rows,), out (n,)."""
-    r: Size
-    k: Size
-    _fill(0.0, out, n)
-    for r in range(rows):
-        for k in range(begins[r], begins[r + 1]):
-            out[columns[k]] += values[k] * x[r]
+def _transposed_times(self, x, out):
+    """out = M' x of a map. x: a number for each row, out (n,)."""
+    fill(0.0, out, self.n)
+    for r in range(self.parts[0].n):
+        for k in range(self.begins[r], self.begins[r + 1]):
+            out[self.columns[k]] += self.values[k] * x[r]
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _mapped(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
+def _mapped(self, z, step, out):
     """M' grad f_step(M z). work: M z, the gradient of f."""
     part: Node = self.parts[0]
-    g: cython.p_double = self.work + _aligned(part.n)
-    _times(self.begins, self.columns, self.values, z, self.work, part.n)
+    g: cython.p_double = self.work + padded(part.n)
+    _times(self, z, self.work)
     part.call(part, self.work, step, g)
-    _turned_times(self.begins, self.columns, self.values, g, out, part.n, self.n)
+    _transposed_times(self, g, out)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _stacked(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
+def _stacked(self, z, step, out):
     """c_i grad f_i block by block, each smoothed with step c_i times its own width (params)."""
-    k: Size
-    i: Size
-    c: Real
     block: cython.p_double
     part: Node
     for k in range(self.n_parts):
@@ -876,91 +532,52 @@ def _stacked(self: Node, z: At, step: cython.double, out: cython.p_double) -> cy
             block[i] *= c
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _by_leaf(
-    self: Node,
-    z: At,
-    step: Real,
-) -> cython.p_double:
+def _by_leaf(self, z, step):
     """The gradient g of every leaf at its shifted point A z - step widths y: in work, after it.
 
-    params: widths; data: the prices y.
+    params: widths, times `factors`; data: the prices y.
     """
-    i: Size
     leaves: Node = self.parts[0]
     x: cython.p_double = self.work
-    g: cython.p_double = self.work + _aligned(leaves.n)
+    g: cython.p_double = self.work + padded(leaves.n)
     prices: cython.p_double = cython.cast(cython.p_double, self.data)
-    _times(self.begins, self.columns, self.values, z, x, leaves.n)
+    _times(self, z, x)
     for i in range(self.n_prices):
-        x[i] -= step * self.params[i] * prices[i]
+        x[i] -= step * self.params[i] * self.factors[i] * prices[i]
     leaves.call(leaves, x, step, g)
     return g
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _priced(self: Node, z: At, step: cython.double, out: cython.p_double) -> cython.void:
+def _priced(self, z, step, out):
     """The direction A' g."""
-    g: cython.p_double = _by_leaf(self, z, step)
-    _turned_times(self.begins, self.columns, self.values, g, out, self.parts[0].n, self.n)
+    _transposed_times(self, _by_leaf(self, z, step), out)
 
 
 # --- randomised smoothing ---------------------------------------------------------------------
 
 
-def in_ball(
-    normals: In,
-    z: At,
-    radius: Real,
-    out: Out,
-    n: Size,
-) -> cython.void:
-    """A point of the ball around z from n + 2 normal draws.
+def sampled(f, z, radius, normals, samples, n, point, spare, out):
+    """Mean of the supergradients at points of the ball around z, one for each row of normals.
 
     The first n coordinates of a uniform point of the sphere in R^(n + 2) are uniform in the ball.
 
-    normals (n + 2,), z, out (n,).
-    """
-    i: Size
-    scale: Real
-    square: Real = 0.0
-    for i in range(n + 2):
-        square += normals[i] * normals[i]
-    scale = radius / sqrt(square)
-    for i in range(n):
-        out[i] = z[i] + scale * normals[i]
-
-
-def sampled(
-    f: Node,
-    z: In,
-    radius: Real,
-    normals: In,
-    samples: Size,
-    n: Size,
-    point: Out,
-    spare: Out,
-    out: Out,
-) -> cython.void:
-    """Mean of the supergradients at points of the ball, one for each row of normals.
-
     z, point, spare, out (n,), normals (samples, n + 2).
     """
-    s: Size
-    _fill(0.0, out, n)
+    fill(0.0, out, n)
     for s in range(samples):
-        in_ball(normals + s * (n + 2), z, radius, point, n)
+        row: In = normals + s * (n + 2)
+        square = 0.0
+        for i in range(n + 2):
+            square += row[i] * row[i]
+        scale = radius / sqrt(square)
+        for i in range(n):
+            point[i] = z[i] + scale * row[i]
         f.call(f, point, 0.0, spare)
-        _add_scaled(1.0 / samples, spare, out, n)
+        add_scaled(1.0 / samples, spare, out, n)
 
 
-def all_finite(g: In, n: Size) -> cython.bint:
+def all_finite(g, n):
     """Whether all of g (n,) are finite."""
-    i: Size
     infinite: int64_t = 0
     for i in range(n):  # all are compared, many at once
         infinite += 0 if fabs(g[i]) < INFINITY else 1
@@ -970,13 +587,7 @@ def all_finite(g: In, n: Size) -> cython.bint:
 # --- trees ------------------------------------------------------------------------------------
 
 
-@cython.cfunc
-def _call(
-    owner: Tree,
-    z: At,
-    step: cython.double,
-    out: cython.p_double,
-) -> cython.void:
+def _call(owner, z, step, out):
     """Call the function of a Python leaf at a copy of z; out stays NaN where it raises."""
     if owner.inside:
         _keep(owner, InvalidInput("a gradient function was called again before it had returned"))
@@ -984,25 +595,25 @@ def _call(
     owner.inside = True
     owner.calls += 1
     try:
-        function, point, result = owner.kept[0]
-        _copy(z, owner.own.work, owner.n)
-        given = point.copy()  # the function may keep or change it
+        given = np.empty(owner.n)  # a copy, which the function may keep or change
+        point: OutVector = given
+        memcpy(cython.address(point[0]), z, 8 * owner.n)
+        function = owner.kept[0]
         got = np.asarray(function(given, step) if owner.takes_step else function(given))
-        if got.shape != result.shape:
+        if got.shape != given.shape:
             raise InvalidInput(
                 f"a gradient function returned shape {got.shape} for a z of length {owner.n}; "
                 "return one number for each coordinate"
             )
-        result[:] = got
-        _copy(owner.own.work + _aligned(owner.n), out, owner.n)
+        result: Vector = np.ascontiguousarray(got, dtype=np.float64)
+        memcpy(out, cython.address(result[0]), 8 * owner.n)
     except BaseException as error:
         _keep(owner, error)
     finally:
         owner.inside = False
 
 
-@cython.cfunc
-def _keep(owner: Tree, error: Any) -> cython.void:
+def _keep(owner, error):
     if owner.error is None:
         owner.error = error
     owner.own.failed = True
@@ -1036,36 +647,40 @@ class Tree:
             total += one.calls
         return total
 
-    def gradient(self, z: cython.const[cython.double][::1], step: cython.double) -> Any:  # type: ignore[valid-type]
+    def gradient(self, z: Vector, step: cython.double) -> Any:
         """The smoothed gradient at z (n,); step 0: a supergradient. Raises what a leaf raised."""
         return self.repeat(z, step, 1)
 
-    def repeat(
-        self,
-        z: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        step: cython.double,
-        times: cython.Py_ssize_t,
-    ) -> Any:
+    def repeat(self, z: Vector, step: cython.double, times: cython.Py_ssize_t) -> Any:
         """`gradient`, computed several times: for the measurement of its cost."""
-        _: Size
         result = np.empty(self.n)
-        out: cython.double[::1] = result
-        _require(self, z.shape[0])
+        out: OutVector = result
+        self.acquire(z.shape[0])
+        with cython.nogil:
+            for _ in range(times):
+                self.own.call(
+                    cython.address(self.own), cython.address(z[0]), step, cython.address(out[0])
+                )
+        self.release()
+        return result
+
+    def acquire(self, n: Size) -> cython.void:
+        """Raise where the tree cannot be called from Python at n numbers; else it is busy now."""
+        if n != self.n:
+            raise ValueError(f"z has {n} numbers, and the gradient takes {self.n}")
+        if self.taken:
+            raise InvalidInput("this gradient is a part of another one; call that one")
+        if self.busy:
+            raise InvalidInput(
+                "this gradient is being computed; a tree serves one thread at a time"
+            )
         self.busy = True
-        try:
-            with cython.nogil:
-                for _ in range(times):
-                    self.own.call(
-                        cython.address(self.own),
-                        cython.address(z[0]),
-                        step,
-                        cython.address(out[0]),
-                    )
-        finally:
-            self.busy = False
+
+    def release(self) -> cython.void:
+        """End what `acquire` began; raise what a leaf raised."""
+        self.busy = False
         if self.calls_python:
             self.raise_failure()
-        return result
 
     def raise_failure(self) -> None:
         """Raise the first exception that a Python leaf kept, and forget all of them."""
@@ -1081,50 +696,32 @@ class Tree:
 
     def has_failed(self) -> cython.bint:
         """Whether a Python leaf keeps an exception; it needs no lock."""
-        k: Size
         for k in range(self.n_calling):
             if self.calling[k].failed:
                 return True
         return False
 
 
-@cython.cfunc
-@cython.exceptval(check=True)
-def _require(tree: Tree, n: Size) -> cython.void:
-    """That a tree can be called from Python, at a z of length n."""
-    if n != tree.n:
-        raise ValueError(f"z has {n} numbers, and the gradient takes {tree.n}")
-    if tree.taken:
-        raise InvalidInput("this gradient is a part of another one; call that one")
-    if tree.busy:
-        raise InvalidInput("this gradient is being computed; a tree serves one thread at a time")
-
-
-@cython.cfunc
-def _reals(tree: Tree, n: Size) -> cython.p_double:
+def _reals(tree, n):
     """Zeros that begin on a cache line, alive as long as the tree."""
     zeros = np.zeros(n + 8)
-    view: cython.double[::1] = zeros
+    view: OutVector = zeros
     at: uintptr_t = cython.cast(uintptr_t, cython.address(view[0]))
     tree.kept.append(zeros)
     return cython.cast(cython.p_double, (at + 63) & ~cython.cast(uintptr_t, 63))
 
 
-@cython.cfunc
-def _numbers(tree: Tree, values: Any) -> cython.p_double:
+def _numbers(tree, values):
     """A copy of numbers, alive as long as the tree."""
-    i: Size
-    view: cython.const[cython.double][::1] = np.ascontiguousarray(values, dtype=np.float64)  # type: ignore[valid-type]
+    view: Vector = np.ascontiguousarray(values, dtype=np.float64)
     out: cython.p_double = _reals(tree, view.shape[0])
     for i in range(view.shape[0]):
         out[i] = view[i]
     return out
 
 
-@cython.cfunc
-def _whole(tree: Tree, values: Any, most: Size) -> cython.pointer[Size]:
+def _whole(tree, values, most):
     """A copy of whole numbers from 0 to below `most`, alive as long as the tree."""
-    i: Size
     copied = np.array(values, dtype=np.intp, ndmin=1)
     view: cython.Py_ssize_t[::1] = np.append(copied, 0)  # so that there is a first one
     for i in range(view.shape[0] - 1):
@@ -1143,11 +740,8 @@ def _trees(parts: Any) -> tuple[Any, ...]:
     return tuple(parts)
 
 
-@cython.cfunc
-@cython.exceptval(check=True)
-def _join(tree: Tree, parts: Any) -> cython.void:
+def _join(tree, parts):
     """Take parts into a tree: they are its own from then on."""
-    k: Size
     one: Tree
     tree.below = _trees(parts)
     found: list[Any] = []
@@ -1169,11 +763,8 @@ def _join(tree: Tree, parts: Any) -> cython.void:
     _listen(tree, found)
 
 
-@cython.cfunc
-@cython.exceptval(check=True)
-def _listen(tree: Tree, callers: list[Any]) -> cython.void:
+def _listen(tree, callers):
     """Remember the Python leaves of a tree."""
-    k: Size
     one: Tree
     tree.callers = tuple(callers)
     tree.calls_python = len(callers) > 0
@@ -1187,29 +778,31 @@ def _listen(tree: Tree, callers: list[Any]) -> cython.void:
 @cython.cfunc
 def _new(n: Size) -> Tree:
     tree: Tree = Tree.__new__(Tree)
+    _set_size(tree, n)
+    return tree
+
+
+def _set_size(tree, n):
     if n < 1:
         raise ValueError(f"a gradient has {n} coordinates; at least one is needed")
     tree.n = n
     tree.own.n = n
-    return tree
 
 
 def leaf(form: str, n: cython.Py_ssize_t, params: Any = ()) -> Tree:
     """A leaf that is compiled: its form, its coordinates, its numbers.
 
     forms and their params: linear (n,), generalized_gini (n + 1,), equal_exposure (0,),
-    welfare (2,), nash (1,), penalised (2 + n,), bounded (4 n,).
+    welfare (2,), nash (1,), penalised (2 + n,), bounded and rates (4 n,).
     """
-    i: Size
     order: cython.pointer[int64_t]
     tree: Tree = _new(n)
     own: Node = cython.address(tree.own)
-    wanted: Size
     if form == "linear":
         own.call, wanted = _linear, n
     elif form == "generalized_gini":
         own.call, wanted = _generalized_gini, n + 1
-        own.work = _reals(tree, 4 * _aligned(n))
+        own.work = _reals(tree, 4 * padded(n))
         order = cython.cast(cython.pointer[int64_t], own.work)
         for i in range(n):
             order[i] = i
@@ -1223,6 +816,8 @@ def leaf(form: str, n: cython.Py_ssize_t, params: Any = ()) -> Tree:
         own.call, wanted = _penalised, 2 + n
     elif form == "bounded":
         own.call, wanted = _bounded, 4 * n
+    elif form == "rates":
+        own.call, wanted = _rates, 4 * n
     else:
         raise ValueError(f"there is no compiled leaf {form!r}")
     if np.shape(params) != (wanted,):
@@ -1241,13 +836,7 @@ def python(n: cython.Py_ssize_t, function: Callable[..., Any], takes_step: bool 
     tree.own.call = _python
     tree.own.data = cython.cast(cython.p_void, tree)  # borrowed: an object does not own itself
     tree.takes_step = takes_step
-    both = np.zeros(2 * _aligned(n) + 8)
-    view: cython.double[::1] = both
-    at: uintptr_t = cython.cast(uintptr_t, cython.address(view[0]))
-    first: Size = (64 - cython.cast(Size, at & 63)) // 8 % 8
-    tree.own.work = cython.address(view[first])
-    second: Size = first + _aligned(n)
-    tree.kept.append((function, both[first : first + n], both[second : second + n]))
+    tree.kept.append(function)
     _listen(tree, [tree])
     return tree
 
@@ -1374,7 +963,6 @@ def combined(n: cython.Py_ssize_t, parts: Sequence[tuple[float, Tree, Any]]) -> 
 
     parts: (c, tree, where); where is the first of consecutive coordinates, or a list of all.
     """
-    k: Size
     widest: Size = 0
     one: Tree
     listed: cython.bint = False
@@ -1399,15 +987,12 @@ def combined(n: cython.Py_ssize_t, parts: Sequence[tuple[float, Tree, Any]]) -> 
                 raise ValueError(f"a part of {one.n} coordinates has {len(where)} places")
             own.lists[k] = _whole(tree, where, n)
             listed = True
-    own.work = _reals(tree, _aligned(widest) * (2 if listed else 1))
+    own.work = _reals(tree, padded(widest) * (2 if listed else 1))
     return tree
 
 
-@cython.cfunc
-@cython.exceptval(check=True)
-def _set_matrix(tree: Tree, own: Node, matrix: Any, rows: Size) -> cython.void:
+def _set_matrix(tree, own, matrix, rows):
     """Copy a matrix that is given by rows, with `rows` rows and n columns."""
-    k: Size
     begins, columns, values = matrix
     if len(begins) != rows + 1 or len(columns) != len(values) or begins[0] != 0:
         raise ValueError(f"the matrix does not have {rows} rows")
@@ -1428,7 +1013,7 @@ def mapped(n: cython.Py_ssize_t, matrix: tuple[Any, Any, Any], part: Tree) -> Tr
     _set_matrix(tree, own, matrix, part.n)
     _join(tree, [part])
     own.call = _mapped
-    own.work = _reals(tree, 2 * _aligned(part.n))
+    own.work = _reals(tree, 2 * padded(part.n))
     return tree
 
 
@@ -1460,6 +1045,11 @@ class PricedTree(Tree):
     F is the sum of the leaves, block by block; those that have prices come first. `moving` are
     these alone. prices (n_prices,) is the caller's array, which `move` changes. matrix,
     moving_matrix: A and its first rows, by rows (see `mapped`). widths, rates, caps (n_prices,).
+
+    factors (n_prices,) is the caller's too: what widths are multiplied by. denominators (any, 3),
+    for each leaf of rates: its first row, the row of its denominator, and the largest value of
+    that. The factor of a rate is the average of its denominator, in parts of the largest value,
+    as `renew` found it; that of the denominator is what the largest of these hardly is below.
     """
 
     def __init__(
@@ -1469,103 +1059,120 @@ class PricedTree(Tree):
         matrix: tuple[Any, Any, Any],
         moving: Tree,
         moving_matrix: tuple[Any, Any, Any],
-        prices: cython.double[::1],
+        prices: OutVector,
+        factors: OutVector,
         widths: Any,
         rates: Any,
         caps: Any,
+        denominators: Any = (),
     ) -> None:
         size: Size = prices.shape[0]
         if self.own.n_parts:
             raise ValueError("a PricedTree is made once")
         if size < 1 or size != moving.n or size > leaves.n:
             raise ValueError(f"{size} prices, for {moving.n} of {leaves.n} rows of leaves")
-        if not len(widths) == len(rates) == len(caps) == size:
+        if not len(widths) == len(rates) == len(caps) == factors.shape[0] == size:
             raise ValueError(f"each of the {size} prices has a width, a rate and a cap")
-        base: Tree = _new(n)  # which checks n
+        _set_size(self, n)
         own: Node = cython.address(self.own)
-        own.n = n
         _set_matrix(self, own, matrix, leaves.n)
-        self.moving.n = n
-        _set_matrix(self, cython.address(self.moving), moving_matrix, moving.n)
         _join(self, [leaves, moving])
-        self.n = base.n
         own.params = _numbers(self, widths)
-        own.work = _reals(self, 2 * _aligned(leaves.n))
+        own.work = _reals(self, 2 * padded(leaves.n))
         own.data = cython.cast(cython.p_void, cython.address(prices[0]))
+        own.factors = cython.address(factors[0])
         own.n_prices = size
-        self.moving.parts = own.parts + 1
-        self.moving.n_parts = 1
-        self.moving.params = own.params
-        self.moving.work = _reals(self, 2 * _aligned(moving.n))
-        self.moving.data = own.data
-        self.moving.n_prices = size
+        own.call = _priced
+        self.moving = self.own
+        _set_matrix(self, cython.address(self.moving), moving_matrix, moving.n)
+        self.moving.parts, self.moving.n_parts = own.parts + 1, 1
+        self.moving.work = _reals(self, 2 * padded(moving.n))
         self._moving_leaves = moving
         self.rates = _numbers(self, rates)
         self.caps = _numbers(self, caps)
-        self.kept.append(prices.base)
+        self.kept.append((prices.base, factors.base))
         self.n_prices = size
-        self.prices = cython.address(prices[0])
-        own.call = _priced
+        self.prices, self.factors = cython.address(prices[0]), cython.address(factors[0])
+        self.n_denominators = len(denominators)
+        rows = [row for first, last, _ in denominators for row in (first, last)]
+        self.places = _whole(self, rows, size)
+        self.tops = _numbers(self, [top for _, _, top in denominators])
+        for k in range(self.n_denominators):
+            self._share_factors(leaves, self.places[2 * k])
+            self._share_factors(moving, self.places[2 * k])
 
-    def look(self, z: At, t: cython.double) -> cython.bint:
+    def _share_factors(self, leaves: Tree, first: Size) -> cython.void:
+        """Let the leaf of rates that begins at a row read its factors."""
+        own: Node = cython.address(leaves.own)
+        for k in range(own.n_parts):
+            if own.places[k] == first:
+                own.parts[k].data = cython.cast(cython.p_void, self.factors + first)
+
+    def read_gradients(self, z: At, t: cython.double) -> cython.bint:
         """Take the gradients g that `move` follows; False where a Python leaf failed."""
         _by_leaf(cython.address(self.moving), z, 1.0 / sqrt(t + 1.0))
         return not self._moving_leaves.has_failed()
 
+    def moved(self, i: Size, t: cython.double) -> cython.double:
+        """y + rate/(t + 1) (g - y) of price i, within its cap, g of the last `read_gradients`."""
+        g: cython.p_double = self.moving.work + padded(self._moving_leaves.n)
+        cap = self.caps[i]
+        moved = self.prices[i] + self.rates[i] / (t + 1.0) * (g[i] - self.prices[i])
+        return smaller(larger(moved, -cap), cap)
+
     def move(self, t: cython.double) -> cython.void:
-        """y <- y + rate/(t + 1) (g - y), within the caps, with g of the last `look`."""
-        i: Size
-        moved: Real
-        cap: Real
-        g: cython.p_double = self.moving.work + _aligned(self._moving_leaves.n)
+        """Every price is `moved`."""
         for i in range(self.n_prices):
-            cap = self.caps[i]
-            moved = self.prices[i] + self.rates[i] / (t + 1.0) * (g[i] - self.prices[i])
-            self.prices[i] = _smaller(_larger(moved, -cap), cap)
+            self.prices[i] = self.moved(i, t)
 
-    def reprice(self, z: cython.const[cython.double][::1], t: cython.double) -> None:  # type: ignore[valid-type]
+    def is_due(self, t: cython.double) -> cython.bint:
+        """Whether factors are taken anew after t answers: there are rates, t is a power of two."""
+        whole: int64_t = cython.cast(int64_t, t)
+        return self.n_denominators > 0 and whole & (whole - 1) == 0
+
+    def renew(self, z: At, t: cython.double) -> cython.void:
+        """Take the factors of rates from the average z of t answers."""
+        map: Node = cython.address(self.moving)
+        for k in range(self.n_denominators):
+            last = self.places[2 * k + 1]
+            total = 0.0
+            for j in range(map.begins[last], map.begins[last + 1]):
+                total += map.values[j] * z[map.columns[j]]
+            part = total / self.tops[k]
+            for i in range(self.places[2 * k], last):
+                self.factors[i] = larger(part, 1.0 / RAREST)
+            # Of a count of n = part t the mean is hardly below n - 1.5 sqrt(n).
+            least = part - 1.5 * sqrt(larger(part, 0.0) / t)
+            self.factors[last] = larger(least, self.factors[last])
+
+    def reprice(self, z: Vector, t: cython.double) -> None:
         """Move the prices, from Python; raises what a leaf raised, and moves none then."""
-        _require(self, z.shape[0])
-        self.busy = True
-        try:
-            with cython.nogil:
-                if self.look(cython.address(z[0]), t):
-                    self.move(t)
-        finally:
-            self.busy = False
-        if self.calls_python:
-            self.raise_failure()
+        self.acquire(z.shape[0])
+        with cython.nogil:
+            if self.read_gradients(cython.address(z[0]), t):
+                self.move(t)
+        self.release()
 
 
-def sampled_gradient(
-    tree: Tree,
-    z: cython.const[cython.double][::1],  # type: ignore[valid-type]
-    radius: cython.double,
-    normals: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-) -> Any:
+def sampled_gradient(tree: Tree, z: Vector, radius: cython.double, normals: Matrix) -> Any:
     """`sampled`: the mean of supergradients in the ball around z (n,). normals (samples, n + 2)."""
     n: Size = tree.n
-    _require(tree, z.shape[0])
     if normals.shape[0] < 1 or normals.shape[1] != n + 2:
         raise ValueError(f"normals have shape ({normals.shape[0]}, {normals.shape[1]})")
     result = np.empty((3, n))
-    out: cython.double[:, ::1] = result
-    tree.busy = True
-    try:
-        with cython.nogil:
-            sampled(
-                cython.address(tree.own),
-                cython.address(z[0]),
-                radius,
-                cython.address(normals[0, 0]),
-                normals.shape[0],
-                n,
-                cython.address(out[1, 0]),
-                cython.address(out[2, 0]),
-                cython.address(out[0, 0]),
-            )
-    finally:
-        tree.busy = False
-    if tree.calls_python:
-        tree.raise_failure()
+    out: OutMatrix = result
+    tree.acquire(z.shape[0])
+    with cython.nogil:
+        sampled(
+            cython.address(tree.own),
+            cython.address(z[0]),
+            radius,
+            cython.address(normals[0, 0]),
+            normals.shape[0],
+            n,
+            cython.address(out[1, 0]),
+            cython.address(out[2, 0]),
+            cython.address(out[0, 0]),
+        )
+    tree.release()
     return result[0]

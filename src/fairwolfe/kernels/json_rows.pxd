@@ -1,4 +1,9 @@
 # Constants of the reader of JSON rows; see json_rows.py.
+from libc.math cimport fma
+from libc.stdint cimport int64_t, uint64_t
+
+from fairwolfe.kernels.types cimport Out, OutVector, Real, Size
+
 cdef enum:
     MOST_DIGITS = 19        # of a whole number that fits into 64 bits
     MOST_POWER = 22         # 10^22 is the largest power of ten that a double is exactly

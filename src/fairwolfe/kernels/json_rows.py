@@ -1,25 +1,12 @@
-# cython: language_level=3
+# cython: language_level=3, infer_types=True
 """Rows of numbers from JSON text, straight into an array: no object is made for each number."""
 
 from __future__ import annotations
 
 import cython
 import numpy as np
-from cython.cimports.fairwolfe.kernels.json_rows import (
-    MOST_DIGITS,
-    MOST_EXPONENT,
-    MOST_POWER,
-    TENS,
-    Text,
-)
-from cython.cimports.fairwolfe.kernels.types import Out, Real, Size
-from cython.cimports.libc.math import fma
-from cython.cimports.libc.stdint import int64_t, uint64_t
 
 from fairwolfe.core.arrays import Matrix
-
-if not cython.compiled:
-    raise ImportError("the kernels are not built; run `make build`")
 
 __all__ = ["rows_of"]
 
@@ -43,10 +30,9 @@ def rows_of(text: bytes | bytearray | memoryview) -> Matrix | None:
         return None
     # Each number has at least one digit and one byte after it or before it.
     numbers = np.empty(size // 2)
-    out: cython.double[::1] = numbers
+    out: OutVector = numbers
     rows: Size = 0
     columns: Size = 0
-    read: cython.bint
     with cython.nogil:
         read = _read_rows(
             cython.address(given[0]),
@@ -78,7 +64,6 @@ def _read_rows(
     brackets stand before the first. No byte at `size` or beyond is read.
     """
     count: Size = 0
-    first: Size
     at: Size = _skip_spaces(text, size, 0)
     rows[0] = columns[0] = 0
     if at >= size or text[at] != b"[":
@@ -146,12 +131,6 @@ def _read_number(text: Text, size: Size, at: Size, out: Out) -> Size:
     one: uint64_t = 1
     whole: uint64_t = 0
     power: Size = 0
-    start: Size
-    point: Size
-    digits: Size
-    zeros: Size
-    exponent: Size
-    below: cython.bint
     if negative:
         at += 1
     start = at
@@ -180,7 +159,7 @@ def _read_number(text: Text, size: Size, at: Size, out: Out) -> Size:
             return -1
     if at < size and (text[at] == b"e" or text[at] == b"E"):
         at += 1
-        below = at < size and text[at] == b"-"
+        below: cython.bint = at < size and text[at] == b"-"
         if at < size and (text[at] == b"-" or text[at] == b"+"):
             at += 1
         start = at
@@ -202,8 +181,6 @@ def _read_number(text: Text, size: Size, at: Size, out: Out) -> Size:
     # The nearest double to whole, and what is left of it: less than 2^11, so a double exactly.
     high: Real = cython.cast(Real, whole)
     value: Real = high * ten if power >= 0 else high / ten
-    low: Real
-    rest: Real
     if whole > (one << 53):  # up to here whole numbers are doubles
         low = cython.cast(Real, cython.cast(int64_t, whole) - cython.cast(int64_t, high))
         if power >= 0:

@@ -1,6 +1,14 @@
 from libc.stdint cimport int64_t
+from libc.string cimport memcpy
 
-from fairwolfe.kernels.types cimport Size
+from fairwolfe.kernels.types cimport IntMatrix, OutIntMatrix, OutIntVector, Size
+
+# Copy n words of 8 bytes to a buffer, or back.
+cdef inline void copy_words(void *words, void *buffer, Size n, bint back) noexcept nogil:
+    if back:
+        memcpy(words, buffer, 8 * n)
+    else:
+        memcpy(buffer, words, 8 * n)
 
 cdef class Mailbox:
     cdef object arrays              # keeps the memory below alive
@@ -12,12 +20,12 @@ cdef class Mailbox:
     cdef int64_t *last
     cdef int64_t *after             # (capacity,): the next slot of the same round
     cdef int64_t *free              # (capacity,): a stack
-    cdef const int64_t *delays      # (rounds, 2)
+    cdef readonly Size laws         # delays of a round: 2 for each stage of an answer
+    cdef const int64_t *delays      # (rounds, laws)
 
     cdef Size take_slot(self) noexcept nogil
     cdef void give_back(self, Size slot) noexcept nogil
-    cdef void send(self, Size slot, Size s, Size clicked) noexcept nogil
+    cdef void send(self, Size slot, Size s, Size law) noexcept nogil
     cdef Size arrived(self, Size s) noexcept nogil
     cdef Size n_numbers(self) noexcept nogil
-    cdef void save(self, int64_t *to) noexcept nogil
-    cdef void restore(self, const int64_t *saved) noexcept nogil
+    cdef void copy_slots(self, int64_t *buffer, bint back) noexcept nogil

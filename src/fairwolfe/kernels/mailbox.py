@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, infer_types=True
 """Answers on their way to a simulated policy.
 
 An answer lies in a slot. The slots whose answers arrive after the same round form a list, in the
@@ -11,22 +11,20 @@ from typing import Any
 
 import cython
 import numpy as np
-from cython.cimports.fairwolfe.kernels.types import Size
-from cython.cimports.libc.stdint import int64_t
-from cython.cimports.libc.string import memcpy
 
 
 @cython.cclass
 class Mailbox:
     """Slots for answers. Subclasses hold what the slots contain, and make room for it in `grow`."""
 
-    def __init__(self) -> None:
+    def __init__(self, stages: int = 1) -> None:
         self.capacity, self.length, self.n_free, self.done = 0, 0, 0, 0
+        self.laws = 2 * stages
         self.arrays = [
             np.full((2, 0), -1),
             np.full(0, -1),
             np.full(0, -1),
-            np.empty((0, 2), np.int64),
+            np.empty((0, self.laws), np.int64),
         ]
         self._resize(1, 0)
 
@@ -34,20 +32,20 @@ class Mailbox:
         """Make room for the content of so many slots; that of the old ones stays."""
 
     def make_room(self, delays: Any, done: int) -> None:
-        """Before rounds are played: their delays (rounds, 2), in rounds, without and with a click,
-        -1 where the answer never comes; done: rounds played before.
+        """Before rounds are played: their delays (rounds, laws), in rounds, without and with a
+        click for each stage, -1 where the answer never comes; done: rounds played before.
         """
-        if delays.dtype != np.int64 or delays.ndim != 2 or delays.shape[1] != 2:
+        if delays.dtype != np.int64 or delays.ndim != 2 or delays.shape[1] != self.laws:
             raise ValueError(f"delays of shape {delays.shape}, {delays.dtype}")
         on_their_way: Size = self.capacity - self.n_free
         if done < 0:
             raise ValueError(f"{done} rounds were played before")
         self.done = done
         length: Size = max(self.length, int(delays.max(initial=0)) + 2)
-        wanted: Size = on_their_way + min(len(delays), length) + 1
+        wanted: Size = on_their_way + self.laws // 2 * (min(len(delays), length) + 1)
         self._resize(length, wanted)
         self.arrays[3] = np.ascontiguousarray(delays)
-        laws: cython.const[int64_t][:, ::1] = self.arrays[3]  # type: ignore[valid-type]
+        laws: IntMatrix = self.arrays[3]
         self.delays = cython.address(laws[0, 0])
 
     def _resize(self, length: Size, wanted: Size) -> None:
@@ -70,9 +68,9 @@ class Mailbox:
             free[self.n_free : self.n_free + more] = np.arange(capacity - 1, self.capacity - 1, -1)
             self.grow(capacity)
         arrays = [ring, after, free, self.arrays[3]]
-        ring_: int64_t[:, ::1] = ring
-        after_: int64_t[::1] = after
-        free_: int64_t[::1] = free
+        ring_: OutIntMatrix = ring
+        after_: OutIntVector = after
+        free_: OutIntVector = free
         self.arrays, self.length = arrays, ring_.shape[1]
         self.capacity, self.n_free = capacity, self.n_free + more
         self.first, self.last = cython.address(ring_[0, 0]), cython.address(ring_[1, 0])
@@ -88,10 +86,11 @@ class Mailbox:
         self.free[self.n_free] = slot
         self.n_free += 1
 
-    def send(self, slot: Size, s: Size, clicked: Size) -> cython.void:
-        """Send the answer of round s on its way; a slot whose answer never comes is free again."""
-        late: int64_t = self.delays[2 * s + clicked]
-        place: Size
+    def send(self, slot: Size, s: Size, law: Size) -> cython.void:
+        """Send an answer of round s on its way, late by that law; a slot whose answer never comes
+        is free again.
+        """
+        late: int64_t = self.delays[self.laws * s + law]
         if late < 0:
             self.give_back(slot)
             return
@@ -116,23 +115,18 @@ class Mailbox:
         return slot
 
     def n_numbers(self) -> Size:
-        """That `save` writes."""
+        """That `copy_slots` copies."""
         return 1 + 2 * (self.length + self.capacity)
 
-    def save(self, to: cython.pointer[int64_t]) -> cython.void:
-        """Which slots are on their way, and when they arrive; what they contain stays in place."""
-        to[0] = self.n_free
-        memcpy(to + 1, self.first, 8 * self.length)
-        memcpy(to + 1 + self.length, self.last, 8 * self.length)
-        to += 1 + 2 * self.length
-        memcpy(to, self.after, 8 * self.capacity)
-        memcpy(to + self.capacity, self.free, 8 * self.capacity)
-
-    def restore(self, saved: cython.pointer[cython.const[int64_t]]) -> cython.void:
-        """As it was at `save`; what the slots that were on their way contain must be the same."""
-        self.n_free = saved[0]
-        memcpy(self.first, saved + 1, 8 * self.length)
-        memcpy(self.last, saved + 1 + self.length, 8 * self.length)
-        saved += 1 + 2 * self.length
-        memcpy(self.after, saved, 8 * self.capacity)
-        memcpy(self.free, saved + self.capacity, 8 * self.capacity)
+    def copy_slots(self, buffer: cython.pointer[int64_t], back: cython.bint) -> cython.void:
+        """Copy which slots are on their way, and when they arrive, to a buffer of `n_numbers`, or
+        back; what the slots contain stays in place and must be the same.
+        """
+        if back:
+            self.n_free = buffer[0]
+        buffer[0] = self.n_free
+        buffer += 1
+        copy_words(self.first, buffer, 2 * self.length, back)  # `last` follows `first`
+        buffer += 2 * self.length
+        copy_words(self.after, buffer, self.capacity, back)
+        copy_words(self.free, buffer + self.capacity, self.capacity, back)

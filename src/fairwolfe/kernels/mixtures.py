@@ -1,16 +1,10 @@
-# cython: language_level=3
+# cython: language_level=3, infer_types=True
 """Ascents over mixtures: of the vertices of a set, of the arms of a context, of rewards so far."""
 
 from __future__ import annotations
 
 import cython
-from cython.cimports.fairwolfe.kernels.gradients import Tree
-from cython.cimports.fairwolfe.kernels.mixtures import ascent_room
-from cython.cimports.fairwolfe.kernels.ridge import combine_rows, row_products
-from cython.cimports.fairwolfe.kernels.rules import argmax
-from cython.cimports.fairwolfe.kernels.types import In, Out, Real, Size
-from cython.cimports.libc.math import INFINITY, fma, sqrt
-from cython.cimports.libc.stdlib import free, malloc
+import numpy as np
 
 if not cython.compiled:
     raise ImportError("the kernels are not built; run `make build`")
@@ -18,7 +12,7 @@ if not cython.compiled:
 __all__ = ["ascend_arms", "correct", "frank_wolfe", "nearest_mixture"]
 
 
-def project_on_simplex(weights: Out, spare: Out, n: Size) -> cython.void:
+def project_on_simplex(weights, spare, n):
     """The nearest point of {w >= 0, sum w = 1}, in place. weights, spare (n,).
 
     It is max(w - shift, 0). The shift that makes any part of the numbers sum to 1 is never too
@@ -30,12 +24,7 @@ def project_on_simplex(weights: Out, spare: Out, n: Size) -> cython.void:
     top: Real = weights[best]
     count: Real = 1.0
     shift: Real = -1.0
-    here: Real
-    total: Real
-    better: Real
     left: Size = n
-    kept: Size
-    a: Size
     for a in range(n):
         here = weights[a] - top
         spare[a] = here
@@ -60,27 +49,11 @@ def project_on_simplex(weights: Out, spare: Out, n: Size) -> cython.void:
         weights[a] = max(weights[a] - top - shift, 0.0)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _slopes(
-    tree: Tree,
-    vertices: In,
-    shift: In,
-    weights: In,
-    y: Out,
-    g: Out,
-    out: Out,
-    n: Size,
-    size: Size,
-) -> cython.void:
+def _slopes(tree, vertices, shift, weights, y, g, out, n, size):
     """<g, vertex> for each vertex, with g the gradient at the weighted mean of the vertices.
 
     vertices (n, size), shift, y, g (size,), weights, out (n,).
     """
-    a: Size
-    i: Size
-    total: Real
     for i in range(size):
         y[i] = -shift[i]
     for a in range(n):
@@ -95,21 +68,7 @@ def _slopes(
         out[a] = total
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _correct(
-    tree: Tree,
-    vertices: In,
-    shift: In,
-    weights: Out,
-    bend: Out,
-    goal: Real,
-    limit: Size,
-    room: Out,
-    n: Size,
-    size: Size,
-) -> Size:
+def _correct(tree, vertices, shift, weights, bend, goal, limit, room, n, size):
     """See `correct`. room (5 n + 2 size,)."""
     here: Out = room
     ahead: Out = room + n
@@ -119,15 +78,6 @@ def _correct(
     y: Out = room + 5 * n
     g: Out = room + 5 * n + size
     momentum: Real = 1.0
-    following: Real
-    turned: Real
-    moved: Real
-    step: Real
-    best: Real
-    mean: Real
-    forward: Real
-    count: Size
-    a: Size
     for a in range(n):
         here[a] = weights[a]
         ahead[a] = weights[a]
@@ -170,70 +120,36 @@ def _correct(
     return limit
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _mean_of_arms(
-    weights: In,
-    theta: In,
-    features: In,
-    per_arm: cython.bint,
-    spare: Out,
-    out: Out,
-    arms: Size,
-    n: Size,
-    d: Size,
-) -> cython.void:
+def _mean_of_arms(weights, theta, features, per_arm, spare, out, arms, n, d):
     """out = sum_a weights_a theta x_a, the estimated rewards of a mixture of the arms.
 
     After a projection most weights are 0, so arms are skipped rather than multiplied.
     weights (arms,), theta (1 or arms, n, d), features (arms or 1, d), spare (max(n, d),), out (n,).
     """
-    a: Size
-    i: Size
     if per_arm:
-        for i in range(n):
-            out[i] = 0.0
+        fill(0.0, out, n)
         for a in range(arms):
             if weights[a] > 0.0:
                 row_products(theta + a * n * d, features, spare, n, d)
-                for i in range(n):
-                    out[i] = fma(weights[a], spare[i], out[i])
+                add_scaled(weights[a], spare, out, n)
     else:
-        for i in range(d):
-            spare[i] = 0.0
+        fill(0.0, spare, d)
         for a in range(arms):
             if weights[a] > 0.0:
-                for i in range(d):
-                    spare[i] = fma(weights[a], features[a * d + i], spare[i])
+                add_scaled(weights[a], features + a * d, spare, d)
         row_products(theta, spare, out, n, d)
 
 
-def ascend(
-    tree: Tree,
-    theta: In,
-    features: In,
-    per_arm: cython.bint,
-    steps: Size,
-    rate: Real,
-    weights: cython.p_double,
-    room: cython.p_double,
-    arms: Size,
-    n: Size,
-    d: Size,
-) -> cython.void:
+def ascend(tree, theta, features, per_arm, steps, rate, weights, room, arms, n, d):
     """Ascend f(M w) over mixtures w of the arms, M their estimated rewards; see `ascend_arms`.
 
     theta (1 or arms, n, d), features (arms or 1, d), weights (arms,), room: `ascent_room` doubles.
     """
-    i: Size
-    a: Size
     spare: cython.p_double = room + arms
     combined: cython.p_double = spare + max(n, d)
     point: cython.p_double = combined + d
     g: cython.p_double = point + n
-    for a in range(arms):
-        weights[a] = 1.0 / arms
+    fill(1.0 / arms, weights, arms)
     for i in range(steps):
         _mean_of_arms(weights, theta, features, per_arm, spare, point, arms, n, d)
         tree.own.call(cython.address(tree.own), point, 0.0, g)
@@ -254,33 +170,21 @@ def ascend(
 # --- for Python -----------------------------------------------------------------------------------
 
 
-def lend(tree: Tree, n: Size) -> cython.void:
-    """Raise where a tree cannot be called at n numbers from here; else it is busy from now on."""
-    if n != tree.n:
-        raise ValueError(f"the points have {n} numbers, and the gradient takes {tree.n}")
-    if tree.taken or tree.busy:
-        raise ValueError("the gradient is a part of another one, or is being computed")
-    tree.busy = True
-
-
-def nearest_mixture(weights: cython.double[::1]) -> None:
+def nearest_mixture(weights: OutVector) -> None:
     """The nearest point of {w >= 0, sum w = 1}, in place. weights (n,). A few passes over them."""
     n: Size = weights.shape[0]
     if n == 0:
         raise ValueError("there is no mixture of nothing")
-    spare: cython.p_double = cython.cast(cython.p_double, malloc(8 * n))
-    if spare == cython.NULL:
-        raise MemoryError
-    project_on_simplex(cython.address(weights[0]), spare, n)
-    free(spare)
+    spare: OutVector = np.empty(n)
+    project_on_simplex(cython.address(weights[0]), cython.address(spare[0]), n)
 
 
 def correct(
     tree: Tree,
-    vertices: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-    shift: cython.const[cython.double][::1],  # type: ignore[valid-type]
-    weights: cython.double[::1],
-    bend: cython.double[::1],
+    vertices: Matrix,
+    shift: Vector,
+    weights: OutVector,
+    bend: OutVector,
     goal: cython.double,
     limit: Size,
 ) -> int:
@@ -295,45 +199,38 @@ def correct(
     """
     n: Size = vertices.shape[0]
     size: Size = vertices.shape[1]
-    steps: Size
     if not (n > 0 and shift.shape[0] == size and weights.shape[0] == n and bend.shape[0] == 1):
         raise ValueError(
             f"vertices ({n}, {size}), shift ({shift.shape[0]},), weights ({weights.shape[0]},), "
             f"bend ({bend.shape[0]},)"
         )
-    lend(tree, size)
-    room: cython.p_double = cython.cast(cython.p_double, malloc(8 * (5 * n + 2 * size)))
-    try:
-        if room == cython.NULL:
-            raise MemoryError
-        with cython.nogil:
-            steps = _correct(
-                tree,
-                cython.address(vertices[0, 0]),
-                cython.address(shift[0]),
-                cython.address(weights[0]),
-                cython.address(bend[0]),
-                goal,
-                limit,
-                room,
-                n,
-                size,
-            )
-    finally:
-        free(room)
-        tree.busy = False
-    tree.raise_failure()
+    room: OutVector = np.empty(5 * n + 2 * size)
+    tree.acquire(size)
+    with cython.nogil:
+        steps = _correct(
+            tree,
+            cython.address(vertices[0, 0]),
+            cython.address(shift[0]),
+            cython.address(weights[0]),
+            cython.address(bend[0]),
+            goal,
+            limit,
+            cython.address(room[0]),
+            n,
+            size,
+        )
+    tree.release()
     return steps
 
 
 def ascend_arms(
     tree: Tree,
-    theta: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
-    features: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+    theta: Tensor,
+    features: Matrix,
     per_arm: cython.bint,
     steps: Size,
     rate: cython.double,
-    out: cython.double[::1],
+    out: OutVector,
 ) -> int:
     """Ascend f(M w) over mixtures w of the arms, M their estimated rewards: the largest's arm.
 
@@ -348,37 +245,22 @@ def ascend_arms(
     d: Size = theta.shape[2]
     blocks: Size = arms if per_arm else 1
     rows: Size = 1 if per_arm else arms
-    x: In = cython.NULL
-    own: In = cython.NULL
-    weights: Out = cython.NULL
     if not (arms > 0 and n > 0 and d > 0 and theta.shape[0] >= blocks):
         raise ValueError(f"theta ({theta.shape[0]}, {n}, {d}) for {arms} arms")
     if features.shape[0] != rows or features.shape[1] != d:
         raise ValueError(f"features ({features.shape[0]}, {features.shape[1]}), not ({rows}, {d})")
-    lend(tree, n)
-    size: Size = ascent_room(arms, n, d)
-    room: cython.p_double = cython.cast(cython.p_double, malloc(8 * size))
-    try:
-        if room == cython.NULL:
-            raise MemoryError
-        own = cython.address(theta[0, 0, 0])
-        x = cython.address(features[0, 0])
-        weights = cython.address(out[0])
-        with cython.nogil:
-            ascend(tree, own, x, per_arm, steps, rate, weights, room, arms, n, d)
-    finally:
-        free(room)
-        tree.busy = False
-    tree.raise_failure()
+    room: OutVector = np.empty(ascent_room(arms, n, d))
+    tree.acquire(n)
+    own: In = cython.address(theta[0, 0, 0])
+    x: In = cython.address(features[0, 0])
+    weights: Out = cython.address(out[0])
+    with cython.nogil:
+        ascend(tree, own, x, per_arm, steps, rate, weights, cython.address(room[0]), arms, n, d)
+    tree.release()
     return argmax(weights, arms)
 
 
-def frank_wolfe(
-    tree: Tree,
-    width: cython.double,
-    vertices: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-    path: cython.double[:, ::1],
-) -> None:
+def frank_wolfe(tree: Tree, width: cython.double, vertices: Matrix, path: OutMatrix) -> None:
     """Fill path[1:] from path[0]: each step averages the vertex that is best for the direction.
 
     The direction at an average of t rewards is the gradient of f smoothed by width/sqrt(t + 1);
@@ -387,41 +269,28 @@ def frank_wolfe(
     vertices (vertices, n), path (steps + 1, n). A step costs a gradient and n vertices operations.
     """
     n: Size = path.shape[1]
-    t: Size
-    v: Size
-    i: Size
-    best: Size
     score: Real
     highest: Real
     if n == 0 or path.shape[0] == 0 or vertices.shape[1] != n or vertices.shape[0] == 0:
         raise ValueError(f"a path of {n} numbers, among vertices of {vertices.shape[1]}")
-    lend(tree, n)
-    g: cython.p_double = cython.cast(cython.p_double, malloc(8 * n))
-    try:
-        if g == cython.NULL:
-            raise MemoryError
-        with cython.nogil:
-            for t in range(1, path.shape[0]):
-                tree.own.call(
-                    cython.address(tree.own),
-                    cython.address(path[t - 1, 0]),
-                    width / sqrt(t + 1.0),
-                    g,
-                )
-                if tree.has_failed():
-                    break
-                best = 0
-                highest = -INFINITY
-                for v in range(vertices.shape[0]):
-                    score = 0.0
-                    for i in range(n):
-                        score += g[i] * vertices[v, i]
-                    if score > highest:
-                        best = v
-                        highest = score
+    room: OutVector = np.empty(n)
+    g: cython.p_double = cython.address(room[0])
+    tree.acquire(n)
+    with cython.nogil:
+        for t in range(1, path.shape[0]):
+            step = width / sqrt(t + 1.0)
+            tree.own.call(cython.address(tree.own), cython.address(path[t - 1, 0]), step, g)
+            if tree.has_failed():
+                break
+            best = 0
+            highest = -INFINITY
+            for v in range(vertices.shape[0]):
+                score = 0.0
                 for i in range(n):
-                    path[t, i] = path[t - 1, i] + (vertices[best, i] - path[t - 1, i]) / (t + 1.0)
-    finally:
-        free(g)
-        tree.busy = False
-    tree.raise_failure()
+                    score += g[i] * vertices[v, i]
+                if score > highest:
+                    best = v
+                    highest = score
+            for i in range(n):
+                path[t, i] = path[t - 1, i] + (vertices[best, i] - path[t - 1, i]) / (t + 1.0)
+    tree.release()

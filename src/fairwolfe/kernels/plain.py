@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, infer_types=True
 """Averages, open decisions, directions and live numbers of a base that decides in Python."""
 
 from __future__ import annotations
@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import cython
-from cython.cimports.fairwolfe.kernels.engine import ISSUED, OPEN, Engine, Head
-from cython.cimports.fairwolfe.kernels.types import Real, Size
+from cython.cimports.fairwolfe.kernels.engine import Engine, Head
+from cython.cimports.fairwolfe.kernels.types import OutMatrix, Real, Size, Vector
 from cython.cimports.libc.string import memcpy
 
 from fairwolfe.errors import InvalidInput
@@ -21,13 +21,13 @@ class Plain(Engine):
 
     def __init__(self, plan: Any, state: Any) -> None:
         Engine.__init__(self, plan, state)
-        if self.blocks != 0:
-            raise ValueError(f"{self.blocks} blocks of features for a base in Python")
+        if self.blocks != 0 or self.stages != 1:
+            raise ValueError(f"{self.blocks} blocks, {self.stages} stages for a base in Python")
         self.n_linear = 0
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _check(self, head: Head[::1], estimate: cython.double[:, ::1]) -> cython.int:
+    def _check(self, head: Head[::1], estimate: OutMatrix) -> cython.int:
         """Sizes of rows that may come from outside."""
         width: Size = self.n if self.counts_open else estimate.shape[1]
         if estimate.shape[0] != head.shape[0] or estimate.shape[1] > width:
@@ -39,18 +39,11 @@ class Plain(Engine):
 
     @cython.cfunc
     def _sum(
-        self,
-        estimate: cython.double[:, ::1],
-        i: Size,
-        sign: Real,
-        weight: Real,
-        first: Size,
-        stop: Size,
+        self, estimate: OutMatrix, i: Size, sign: Real, weight: Real, first: Size, stop: Size
     ) -> cython.void:
         """Add an estimate to the sums of the open decisions, or take it out of them. Coordinates
         from `first` to below `stop` joined after it.
         """
-        j: Size
         skip: Size = 0
         for j in range(self.n):
             if first <= j < stop:
@@ -61,8 +54,7 @@ class Plain(Engine):
     def open_rows(self, rows: Any, force: cython.bint = False) -> None:
         """Count decisions as open, in their order; force: whether or not open decisions count."""
         head: Head[::1] = rows.head
-        estimate: cython.double[:, ::1] = rows.estimate
-        i: Size
+        estimate: OutMatrix = rows.estimate
         self._check(head, estimate)
         self.begin(self)
         if self.counts_open or force:
@@ -76,26 +68,19 @@ class Plain(Engine):
         `stop` joined after it.
         """
         head: Head[::1] = rows.head
-        estimate: cython.double[:, ::1] = rows.estimate
+        estimate: OutMatrix = rows.estimate
         self._check(head, estimate)
         self.begin(self)
-        if self._is_open(cython.address(head[0])):
+        if self.is_open(0, cython.address(head[0])):
             self._close(head, estimate, first, stop)
         self.end(self)
 
     @cython.cfunc
-    def _close(
-        self, head: Head[::1], estimate: cython.double[:, ::1], first: Size, stop: Size
-    ) -> cython.void:
+    def _close(self, head: Head[::1], estimate: OutMatrix, first: Size, stop: Size) -> cython.void:
         weight: Real = self.age_weight(head[0].place)
         self._sum(estimate, 0, -1.0, weight, first, stop)
-        self.close_one(first, stop, weight)
-
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def _is_open(self, head: cython.pointer[Head]) -> cython.bint:
-        return self.counts_open and self.open[OPEN] > 0.0 and 0 <= head.place < self.open[ISSUED]
+        self.close_one(0, first, stop, weight)
+        self.add_in_gaps(head[0].block, self.paused + self.n_clocks, -weight)
 
     def look_ahead(self, rows: Any, slots: int) -> None:
         """Before the answer to one decision is learnt: whether its columns have sizes that `settle`
@@ -113,7 +98,7 @@ class Plain(Engine):
             )
         self.begin(self)
         try:
-            self.look_at_prices()
+            self.prepare_prices(0, self.totals)  # of one stage, all is known
             self.check_callbacks()
         finally:
             self.end(self)
@@ -121,45 +106,45 @@ class Plain(Engine):
     def settle(
         self,
         rows: Any,
-        reward: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        rho: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        followed: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        tally: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        reward: Vector,
+        rho: Vector,
+        followed: Vector,
+        terms: Vector,
         joined: tuple[int, int],
     ) -> bool:
         """Average the answer to one decision in; whether a certificate of live numbers is due.
 
         reward, rho (n,): what was earned, and what is averaged; followed (n or 0,): the direction,
-        where one is kept; tally (4,): what live numbers count; joined: (first, stop) of the
+        where one is kept; terms (4,): what live numbers count; joined: (first, stop) of the
         coordinates that joined after the decision.
         """
         head: Head[::1] = rows.head
-        estimate: cython.double[:, ::1] = rows.estimate
+        estimate: OutMatrix = rows.estimate
         first: Size = joined[0]
         stop: Size = joined[1]
         n: Size = self.n
-        due: cython.bint
         self._check(head, estimate)
         if not (
             head.shape[0] == 1
             and reward.shape[0] == rho.shape[0] == n
             and (followed.shape[0] == 0 or followed.shape[0] == n)
-            and tally.shape[0] == 4
+            and terms.shape[0] == 4
         ):
             raise InvalidInput(
                 f"{head.shape[0]} decisions, rewards {reward.shape[0]}, {rho.shape[0]}, direction "
-                f"{followed.shape[0]}, tally {tally.shape[0]}"
+                f"{followed.shape[0]}, terms {terms.shape[0]}"
             )
         self.begin(self)
-        if self._is_open(cython.address(head[0])):
+        if self.is_open(0, cython.address(head[0])):
             self._close(head, estimate, first, stop)
             if estimate.shape[1] == n:
                 self.correct(cython.address(reward[0]), cython.address(estimate[0, 0]))
-        self.average(cython.address(reward[0]), cython.address(rho[0]), first, stop)
+        self.average(0, cython.address(reward[0]), cython.address(rho[0]), first, stop)
+        self.add_in_gaps(head[0].block, self.paused, 1.0)
         if followed.shape[0] > 0:
             memcpy(self.running, cython.address(followed[0]), 8 * n)
         due = self.count_live(
-            cython.address(head[0]), cython.address(tally[0]), cython.address(reward[0])
+            cython.address(head[0]), cython.address(terms[0]), cython.address(reward[0])
         )
         self.end(self)
         return due

@@ -1,8 +1,15 @@
 # Ridge regression on the features x_i = user (x) item_i; see products.py.
-from libc.stdint cimport int64_t, uintptr_t
+from libc.math cimport fma, isfinite, log, sqrt
+from libc.stdint cimport uintptr_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
-from fairwolfe.kernels.ridge cimport Linear
-from fairwolfe.kernels.types cimport In, Out, Real, Size
+from fairwolfe.kernels.ridge cimport (
+    LOG_DET, SINCE_REFRESH, STATUS, UPDATES, Linear, add_scaled, cholesky, linear_work, refresh
+)
+from fairwolfe.kernels.types cimport (
+    REFRESH_EVERY, In, Matrix, Out, OutMatrix, OutTensor, OutVector, Real, Size, Vector
+)
 
 cdef enum:
     ROUNDS = 4      # whose features V takes in one pass
@@ -50,3 +57,21 @@ cdef void absorb_items(
 cdef void start_deferring(Products *self) noexcept nogil
 cdef void catch_up(Products *self) noexcept nogil
 cdef void stop_deferring(Products *self) noexcept nogil
+
+# Private to the module.
+cdef void _row_by_row(
+    In turned, In metric, In items, Out inner, Out value, Out width, Size q, Size n
+) noexcept nogil
+cdef void _spread(In half, In contracted, Out out, Size r, Size q, Size d) noexcept nogil
+cdef Size _subtract(In spread, double *inverse, Size r, Size d) noexcept nogil
+cdef void _add_moments(
+    In user, In rows, In rewards, Out moment, Size r, Size p, Size q, Size n_rewards
+) noexcept nogil
+cdef bint _factor_round(Products *self, In user, In rows, In rewards, Size r) noexcept nogil
+cdef bint _absorb(
+    Products *self, const double *user, const double *rows, const double *rewards, Size r, bint
+    whole
+) noexcept nogil
+cdef void _absorb_whole(
+    Products *self, const double *user, const double *rows, const double *rewards, Size r
+) noexcept nogil

@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, infer_types=True
 """Ridge regression on x_i = user (x) item_i, without ever forming x_i.
 
 The design V has d = p q features, (a, b) at place a q + b. One contraction of V^-1 with the user,
@@ -15,32 +15,15 @@ from __future__ import annotations
 from typing import Any
 
 import cython
-from cython.cimports.fairwolfe.kernels.products import ROUNDS, Products, aligned
-from cython.cimports.fairwolfe.kernels.ridge import (
-    LOG_DET,
-    SINCE_REFRESH,
-    STATUS,
-    UPDATES,
-    add_scaled,
-    cholesky,
-    linear_work,
-    refresh,
-)
-from cython.cimports.fairwolfe.kernels.types import REFRESH_EVERY, In, Out, Real, Size
-from cython.cimports.libc.math import fma, isfinite, log, sqrt
-from cython.cimports.libc.stdlib import free, malloc
-from cython.cimports.libc.string import memcpy
 
 # --- one round, for a user --------------------------------------------------------------------
 
 
-def contract_user(user: In, inverse: In, out: Out, p: Size, q: Size) -> cython.void:
+def contract_user(user, inverse, out, p, q):
     """B = (u (x) I)' V^-1: V^-1 read as p rows of length q d, summed with weights u.
 
     user (p,), inverse (p q, p q), out (q, p q). p q d multiplications.
     """
-    a: Size
-    j: Size
     u: Real = user[0]
     size: Size = q * p * q
     row: In
@@ -53,12 +36,8 @@ def contract_user(user: In, inverse: In, out: Out, p: Size, q: Size) -> cython.v
             out[j] = fma(u, row[j], out[j])
 
 
-def contract_twice(user: In, contracted: In, out: Out, p: Size, q: Size) -> cython.void:
+def contract_twice(user, contracted, out, p, q):
     """C = B (u (x) I). user (p,), contracted (q, p q), out (q, q)."""
-    a: Size
-    b: Size
-    e: Size
-    u: Real
     part: In
     line: Out
     for b in range(q * q):
@@ -72,23 +51,17 @@ def contract_twice(user: In, contracted: In, out: Out, p: Size, q: Size) -> cyth
                 line[e] = fma(u, part[e], line[e])
 
 
-def contract(
-    self: cython.pointer[Products], user: cython.pointer[cython.const[cython.double]]
-) -> cython.void:
+def contract(self, user):
     """B and C of a user (p,), which `estimates` and `absorb_items` read."""
     contract_user(user, self.linear.inverse, self.contracted, self.p, self.q)
     contract_twice(user, self.contracted, self.metric, self.p, self.q)
 
 
-def turn_parameters(user: In, theta: In, out: Out, p: Size, q: Size, rewards: Size) -> cython.void:
+def turn_parameters(user, theta, out, p, q, rewards):
     """theta_r for the user: the estimate of reward r of item i is <out_r, item_i>.
 
     user (p,), theta (rewards, p q), out (rewards, q).
     """
-    r: Size
-    a: Size
-    e: Size
-    u: Real
     line: Out
     part: In
     for r in range(rewards):
@@ -108,8 +81,6 @@ def turn_parameters(user: In, theta: In, out: Out, p: Size, q: Size, rewards: Si
 @cython.exceptval(check=False)
 def _add_square(b: Size, q: Size, metric: In, items: In, n: Size, i: Size, square: Real) -> Real:
     """square + item_b (C_bb item_b/2 + sum_{e < b} C_be item_e) of item i; b < q are constants."""
-    e: Size
-    inner: Real
     if b >= q:
         return square
     inner = 0.5 * metric[b * q + b] * items[b * n + i]
@@ -128,10 +99,6 @@ def _unrolled(
     """`estimates` for a constant q <= 11. gcc unrolls one loop of constant length before it
     vectorises, not two inside each other: that over b is written out.
     """
-    i: Size
-    b: Size
-    mean: Real
-    square: Real
     for i in range(n):
         square = _add_square(0, q, metric, items, n, i, 0.0)
         square = _add_square(1, q, metric, items, n, i, square)
@@ -151,17 +118,8 @@ def _unrolled(
         width[i] = sqrt(max(2.0 * square, 0.0))
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _row_by_row(
-    turned: In, metric: In, items: In, inner: Out, value: Out, width: Out, q: Size, n: Size
-) -> cython.void:
+def _row_by_row(turned, metric, items, inner, value, width, q, n):
     """`estimates` for any q, one row of items at a time. inner (n,): scratch."""
-    i: Size
-    b: Size
-    e: Size
-    scale: Real
     row: In
     other: In
     for i in range(n):
@@ -185,9 +143,7 @@ def _row_by_row(
         width[i] = sqrt(max(2.0 * width[i], 0.0))
 
 
-def estimates(
-    turned: In, metric: In, items: In, spare: Out, value: Out, width: Out, q: Size, n: Size
-) -> cython.void:
+def estimates(turned, metric, items, spare, value, width, q, n):
     """value_i = <turned, item_i> and width_i = |item_i| in the norm of the metric.
 
     turned (q,), metric (q, q), items (q, n): a column for each item; spare, value, width (n,).
@@ -218,17 +174,8 @@ def estimates(
 # --- updates ----------------------------------------------------------------------------------
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _spread(half: In, contracted: In, out: Out, r: Size, q: Size, d: Size) -> cython.void:
+def _spread(half, contracted, out, r, q, d):
     """Y = (L^-1 rows) B. half (r, q), contracted (q, d), out (r, d)."""
-    k: Size
-    b: Size
-    j: Size
-    x: Real
-    y: Real
-    z: Real
     row: Out
     first: In
     second: In
@@ -265,11 +212,6 @@ def _subtract_pairs(
     """`_subtract_rows` for the first and the last half of V^-1, a row of each at a time: what is
     read of Y serves both. spread (size, d), upper, lower (half, d).
     """
-    i: Size
-    j: Size
-    k: Size
-    total: Real
-    below: Real
     row: Out
     other: Out
     behind: Size = d - half
@@ -292,9 +234,6 @@ def _subtract_pairs(
 @cython.exceptval(check=False)
 def _subtract_rows(size: Size, spread: In, inverse: cython.p_double, d: Size) -> Size:
     """V^-1 -= Y'Y for a constant number of rows of Y; that number. spread (size, d)."""
-    j: Size
-    k: Size
-    total: Real
     row: Out
     half: Size = d // 2
     _subtract_pairs(size, spread, inverse, inverse + d * (d - half), half, d)
@@ -308,10 +247,7 @@ def _subtract_rows(size: Size, spread: In, inverse: cython.p_double, d: Size) ->
     return size
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _subtract(spread: In, inverse: cython.p_double, r: Size, d: Size) -> Size:
+def _subtract(spread, inverse, r, d):
     """V^-1 -= Y'Y for the first few of r > 0 rows of Y; how many. spread (r, d), inverse (d, d)."""
     if r == 1:
         return _subtract_rows(1, spread, inverse, d)
@@ -326,12 +262,8 @@ def _subtract(spread: In, inverse: cython.p_double, r: Size, d: Size) -> Size:
     return _subtract_rows(6, spread, inverse, d)
 
 
-def square_of(rows: In, out: Out, r: Size, q: Size) -> cython.void:
+def square_of(rows, out, r, q):
     """sum v v'. rows (r, q), out (q, q)."""
-    k: Size
-    b: Size
-    e: Size
-    x: Real
     row: In
     line: Out
     for b in range(q * q):
@@ -365,14 +297,6 @@ def _remember_rounds(
 
     wide (size, p q); upper, lower (p // 2 q, p q), middle (p % 2 q, p q): parts of V.
     """
-    a: Size
-    b: Size
-    c: Size
-    e: Size
-    j: Size
-    t: Size
-    total: Real
-    below: Real
     row: Out
     other: Out
     d: Size = p * q
@@ -402,15 +326,12 @@ def _remember_rounds(
                 row[j] = total
 
 
-def remember(
-    users: In, squares: In, gram: cython.p_double, wide: Out, n: Size, p: Size, q: Size
-) -> cython.void:
+def remember(users, squares, gram, wide, n, p, q):
     """V += u u' (x) sum v v' for n rounds in a row; `ROUNDS` of them are one pass over V, with the
     same bits as one after the other.
 
     users (n, p), squares (n, q, q): see `square_of`; gram (p q, p q), wide (ROUNDS, p q): scratch.
     """
-    t: Size
     d: Size = p * q
     half: Size = p // 2
     middle: cython.p_double = gram + half * q * d
@@ -422,20 +343,10 @@ def remember(
             _remember_rounds(1, users + t * p, squares + t * q * q, wide, gram, middle, lower, p, q)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _add_moments(
-    user: In, rows: In, rewards: In, moment: Out, r: Size, p: Size, q: Size, n_rewards: Size
-) -> cython.void:
+def _add_moments(user, rows, rewards, moment, r, p, q, n_rewards):
     """moment_i += sum_k reward_ki (user (x) row_k). user (p,), rows (r, q), rewards (r, R),
     moment (R, p q).
     """
-    i: Size
-    k: Size
-    a: Size
-    e: Size
-    scale: Real
     row: In
     part: Out
     for i in range(n_rewards):
@@ -448,12 +359,7 @@ def _add_moments(
                     part[e] = fma(scale, row[e], part[e])
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _factor_round(
-    self: cython.pointer[Products], user: In, rows: In, rewards: In, r: Size
-) -> cython.bint:
+def _factor_round(self, user, rows, rewards, r):
     """half = L^-1 rows and error = L^-1 (rewards - estimates), where L L' = I + rows C rows'; adds
     ln det of that to the counters. False, and nothing is written, where a result is not finite.
 
@@ -461,16 +367,9 @@ def _factor_round(
     """
     q: Size = self.q
     n: Size = self.linear.rewards
-    k: Size
-    b: Size
-    e: Size
-    i: Size
-    m: Size
-    x: Real
-    total: Real
-    pivot: Real
     log_det: Real = 0.0
-    doubt: Real = 0.0  # a NaN or an infinity in what is added is one in the sum
+    total: Real
+    checksum: Real = 0.0  # a NaN or an infinity in what is added is one in the sum
     metric: In = self.metric
     turned: Out = self.turned
     half: Out = self.half
@@ -511,26 +410,16 @@ def _factor_round(
             half[k * q + e] /= pivot
         for i in range(n):
             error[k * n + i] /= pivot
-            doubt += error[k * n + i]
+            checksum += error[k * n + i]
         log_det += 2.0 * log(pivot)
-        doubt += log_det
-    if not isfinite(doubt):
+        checksum += log_det
+    if not isfinite(checksum):
         return False
     self.linear.counters[LOG_DET] += log_det
     return True
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _absorb(
-    self: cython.pointer[Products],
-    user: cython.pointer[cython.const[cython.double]],
-    rows: cython.pointer[cython.const[cython.double]],
-    rewards: cython.pointer[cython.const[cython.double]],
-    r: Size,
-    whole: cython.bint,
-) -> cython.bint:
+def _absorb(self, user, rows, rewards, r, whole):
     """`absorb_items` without a refresh; whole: V takes the round in too. False, and nothing is
     written, where a result is not finite.
     """
@@ -538,8 +427,6 @@ def _absorb(
     q: Size = self.q
     d: Size = self.linear.d
     n: Size = self.linear.rewards
-    i: Size
-    k: Size
     done: Size = 0
     if r > 0:
         if not _factor_round(self, user, rows, rewards, r):
@@ -559,16 +446,7 @@ def _absorb(
     return True
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _absorb_whole(
-    self: cython.pointer[Products],
-    user: cython.pointer[cython.const[cython.double]],
-    rows: cython.pointer[cython.const[cython.double]],
-    rewards: cython.pointer[cython.const[cython.double]],
-    r: Size,
-) -> cython.void:
+def _absorb_whole(self, user, rows, rewards, r):
     """`absorb_items` where V takes the round in at once, with a refresh where one is due or where
     the kept inverse cannot take the round.
     """
@@ -584,13 +462,7 @@ def _absorb_whole(
         refresh(cython.address(self.linear))
 
 
-def absorb_items(
-    self: cython.pointer[Products],
-    user: cython.pointer[cython.const[cython.double]],
-    rows: cython.pointer[cython.const[cython.double]],
-    rewards: cython.pointer[cython.const[cython.double]],
-    r: Size,
-) -> cython.void:
+def absorb_items(self, user, rows, rewards, r):
     """The regression takes the r items of a round, with their rewards; r <= most.
 
     M = I + rows C rows' = L L', Y = (L^-1 rows) B; then V^-1 -= Y'Y (exactly symmetric),
@@ -602,7 +474,6 @@ def absorb_items(
 
     user (p,), rows (r, q), rewards (r, R).
     """
-    a: Size
     counters: cython.p_double = self.linear.counters
     place: Size = self.deferred
     if place >= 0 and counters[SINCE_REFRESH] + 1.0 < REFRESH_EVERY:
@@ -620,7 +491,7 @@ def absorb_items(
     _absorb_whole(self, user, rows, rewards, r)
 
 
-def start_deferring(self: cython.pointer[Products]) -> cython.void:
+def start_deferring(self):
     """From here on V takes in `ROUNDS` rounds at a time, and the others at `catch_up`. With fewer
     user features than that, deferred rounds would be as large as V: nothing is deferred.
     """
@@ -628,7 +499,7 @@ def start_deferring(self: cython.pointer[Products]) -> cython.void:
         self.deferred = 0
 
 
-def catch_up(self: cython.pointer[Products]) -> cython.void:
+def catch_up(self):
     """V takes in the rounds that are deferred."""
     if self.deferred > 0:
         remember(
@@ -637,7 +508,7 @@ def catch_up(self: cython.pointer[Products]) -> cython.void:
         self.deferred = 0
 
 
-def stop_deferring(self: cython.pointer[Products]) -> cython.void:
+def stop_deferring(self):
     """`catch_up`; from here on V takes in every round at once."""
     catch_up(self)
     self.deferred = -1
@@ -646,7 +517,7 @@ def stop_deferring(self: cython.pointer[Products]) -> cython.void:
 # --- scratch ----------------------------------------------------------------------------------
 
 
-def products_room(self: cython.pointer[cython.const[Products]]) -> Size:
+def products_room(self):
     """How many numbers `products_scratch` needs."""
     p: Size = self.p
     q: Size = self.q
@@ -657,7 +528,7 @@ def products_room(self: cython.pointer[cython.const[Products]]) -> Size:
     return kept + r * (2 * q + 2 * r + n + d) + linear_work(d, n, 0) + 8 * 15
 
 
-def products_scratch(self: cython.pointer[Products], room: cython.p_double) -> cython.void:
+def products_scratch(self, room):
     """Divide room among the scratch arrays, each from the start of a cache line on."""
     q: Size = self.q
     d: Size = self.linear.d
@@ -699,12 +570,12 @@ class ProductRidge:
 
     def __init__(
         self,
-        gram: cython.double[:, :, ::1],
-        inverse: cython.double[:, :, ::1],
-        theta: cython.double[:, :, ::1],
-        moment: cython.double[:, :, ::1],
-        params: cython.double[::1],
-        counters: cython.double[::1],
+        gram: OutTensor,
+        inverse: OutTensor,
+        theta: OutTensor,
+        moment: OutTensor,
+        params: OutVector,
+        counters: OutVector,
         p: Size,
         q: Size,
         most: Size,
@@ -723,6 +594,7 @@ class ProductRidge:
         self.arrays = (gram.base, inverse.base, theta.base, moment.base, params.base, counters.base)
         of.p, of.q, of.most = p, q, most
         of.linear.blocks, of.linear.rewards, of.linear.d = 1, n, d
+        of.linear.first, of.linear.rows = 0, n
         of.linear.gram = cython.address(gram[0, 0, 0])
         of.linear.inverse = cython.address(inverse[0, 0, 0])
         of.linear.theta = cython.address(theta[0, 0, 0])
@@ -738,12 +610,7 @@ class ProductRidge:
     def __dealloc__(self) -> None:
         free(self.room)
 
-    def matrices(
-        self,
-        user: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        contracted: cython.double[:, ::1],
-        metric: cython.double[:, ::1],
-    ) -> None:
+    def matrices(self, user: Vector, contracted: OutMatrix, metric: OutMatrix) -> None:
         """B and C of a user (p,): contracted (q, d), metric (q, q)."""
         of: cython.pointer[Products] = cython.address(self.products)
         fits: cython.bint = user.shape[0] == of.p and contracted.shape[0] == of.q
@@ -755,12 +622,7 @@ class ProductRidge:
             memcpy(cython.address(contracted[0, 0]), of.contracted, 8 * of.q * of.linear.d)
             memcpy(cython.address(metric[0, 0]), of.metric, 8 * of.q * of.q)
 
-    def absorb(
-        self,
-        user: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        rows: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-        rewards: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-    ) -> bool:
+    def absorb(self, user: Vector, rows: Matrix, rewards: Matrix) -> bool:
         """Learn the rewards (r, R) of items (r, q) for a user (p,); False: rejected."""
         of: cython.pointer[Products] = cython.address(self.products)
         r: Size = rows.shape[0]
@@ -786,12 +648,12 @@ class ProductRidge:
 
 
 def estimate(
-    turned: cython.const[cython.double][::1],  # type: ignore[valid-type]
-    metric: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-    items: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-    spare: cython.double[::1],
-    value: cython.double[::1],
-    width: cython.double[::1],
+    turned: Vector,
+    metric: Matrix,
+    items: Matrix,
+    spare: OutVector,
+    value: OutVector,
+    width: OutVector,
 ) -> None:
     """`estimates`: turned (q,), metric (q, q), items (q, n), spare, value, width (n,)."""
     q: Size = items.shape[0]

@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, infer_types=True
 """Decide rankings, learn from their feedback, and play simulated worlds: Algorithm 1 over rows.
 
 m items of q features, of which f sees those that are not retired; users of p features; k slots;
@@ -11,57 +11,6 @@ from typing import Any
 
 import cython
 import numpy as np
-from cython.cimports.fairwolfe.kernels.engine import (
-    FIRST_WINDOW,
-    ISSUED,
-    OPEN,
-    PLANNED,
-    SERIAL,
-    Before,
-    Column,
-    Engine,
-    Head,
-    aligned,
-    column,
-    pointer,
-    within,
-)
-from cython.cimports.fairwolfe.kernels.mailbox import Mailbox
-from cython.cimports.fairwolfe.kernels.products import (
-    Products,
-    absorb_items,
-    contract,
-    start_deferring,
-    stop_deferring,
-)
-from cython.cimports.fairwolfe.kernels.rankings import Candidates, RankingRound, RankingRow
-from cython.cimports.fairwolfe.kernels.ranks import (
-    Ranker,
-    RankingWorld,
-    best_ranking,
-    count_exposed,
-    count_ranking,
-    expected_features,
-    explain,
-    exposed_rows,
-    features_of,
-    look_along,
-    look_rates,
-    mean_of_ranking,
-    observe,
-    rank,
-    ranker_room,
-    ranker_scratch,
-    score_by_name,
-    slot_means,
-    tally_slots,
-)
-from cython.cimports.fairwolfe.kernels.ridge import STATUS, largest_square_norm
-from cython.cimports.fairwolfe.kernels.types import Doubles, Real, Size
-from cython.cimports.libc.math import isfinite
-from cython.cimports.libc.stdint import int64_t
-from cython.cimports.libc.stdlib import calloc, free
-from cython.cimports.libc.string import memcpy, memset
 
 from fairwolfe.core.rows import HEAD
 from fairwolfe.errors import InvalidInput
@@ -104,8 +53,8 @@ class RankingMailbox(Mailbox):
         for new, old in zip(columns, self.arrays_, strict=False):
             new[: len(old)] = old
         head: Head[::1] = columns[0]
-        items: int64_t[:, ::1] = columns[1]
-        tags: int64_t[::1] = columns[2]
+        items: OutIntMatrix = columns[1]
+        tags: OutIntVector = columns[2]
         exposure: cython.p_double = pointer(columns[3], columns[3].shape)
         seen: cython.p_double = pointer(columns[4], columns[4].shape)
         earned: cython.p_double = pointer(columns[5], columns[5].shape)
@@ -118,7 +67,7 @@ class RankingMailbox(Mailbox):
 
 
 @cython.cclass
-class Rankings(Engine):
+class RankingsEngine(Engine):
     """A state of a policy for rankings.
 
     Row by row: g = grad f_t(z); the items of largest score for <g, r>; when the feedback comes, the
@@ -157,13 +106,13 @@ class Rankings(Engine):
     picked_slope: cython.p_double
     picked_exposed: cython.p_double
     picked_shown: cython.p_double
-    looks: cython.p_double  # (k,)
+    chances: cython.p_double  # (k,)
     rows: cython.p_double  # (k, q)
     learnt: cython.p_double  # (k, q)
     targets: cython.p_double  # (k, R)
     exposures: cython.p_double  # (k,)
     x: cython.p_double  # (d,)
-    tally: cython.p_double  # (4,)
+    terms: cython.p_double  # (4,)
     places: cython.pointer[int64_t]  # (k,)
     picked_ids: cython.pointer[int64_t]  # (n_left,)
 
@@ -207,17 +156,18 @@ class Rankings(Engine):
         self.attach("features", cython.address(self.features), (q, m if self.kept else 0))
         products.p, products.q, products.most = p, q, k
         products.linear.blocks, products.linear.rewards, products.linear.d = 1, n_rewards, d
+        products.linear.first, products.linear.rows = 0, n_rewards
         products.linear.params, products.linear.n_params = pointer(plan.learn_params, (1,)), 1
         self.theta, self.n_linear = products.linear.theta, n_rewards
         wanted = 3 + 2 * n_rewards
         if plan.rule_params.size < wanted + (2 * n_rewards if plan.rule_params[0] < 0.0 else 0):
             raise ValueError(f"{plan.rule_params.size} numbers of the rule")
-        if plan.doubt.size not in (0, wanted):
-            raise ValueError(f"{plan.doubt.size} numbers of the upper bounds, not {wanted}")
+        if plan.bound_params.size not in (0, wanted):
+            raise ValueError(f"{plan.bound_params.size} numbers of the upper bounds, not {wanted}")
         ranker.score, ranker.slots, ranker.most = score_by_name(plan.rule), k, self.n_left
         ranker.params = pointer(plan.rule_params, plan.rule_params.shape)
-        ranker.n_params, ranker.n_doubt = plan.rule_params.size, plan.doubt.size
-        ranker.doubt = pointer(plan.doubt, plan.doubt.shape)
+        ranker.n_params, ranker.n_bounds = plan.rule_params.size, plan.bound_params.size
+        ranker.bounds = pointer(plan.bound_params, plan.bound_params.shape)
         ranker.ranges = pointer(plan.slot_ranges, (2, n_rewards))
         self.position_weights = cython.NULL
         if plan.position_weights is not None:
@@ -255,14 +205,14 @@ class Rankings(Engine):
         self.picked_exposed = aligned(self.picked_slope + c + self.n_rewards)
         self.picked_shown = aligned(self.picked_exposed + c)
         self.picked_ids = cython.cast(cython.pointer[int64_t], aligned(self.picked_shown + c))
-        self.looks = aligned(cython.cast(cython.p_double, self.picked_ids + c))
-        self.rows = aligned(self.looks + k)
+        self.chances = aligned(cython.cast(cython.p_double, self.picked_ids + c))
+        self.rows = aligned(self.chances + k)
         self.learnt = aligned(self.rows + k * q)
         self.targets = aligned(self.learnt + k * q)
         self.exposures = aligned(self.targets + k * self.n_rewards)
         self.x = aligned(self.exposures + k)
-        self.tally = aligned(self.x + self.d)
-        self.places = cython.cast(cython.pointer[int64_t], aligned(self.tally + 4))
+        self.terms = aligned(self.x + self.d)
+        self.places = cython.cast(cython.pointer[int64_t], aligned(self.terms + 4))
         ranker_scratch(ranker, cython.cast(cython.p_double, self.places + k))
         return 0
 
@@ -276,15 +226,12 @@ class Rankings(Engine):
         items: Doubles,
         picks: cython.pointer[cython.const[int64_t]],
         count: Size,
-        looks: cython.bint,
+        certifies: cython.bint,
         out: cython.pointer[Candidates],
     ) -> cython.void:
         """The candidates of a row: those at the places `picks` (count,) among the items that are
         not retired, or all of these. items (q, n_left).
         """
-        i: Size
-        e: Size
-        r: Size
         c: Size = self.n_left
         every: cython.bint = picks == cython.NULL
         out.n = c if every else count
@@ -310,7 +257,7 @@ class Rankings(Engine):
             self.picked_direction[i] = self.g[picks[i]]
         for r in range(self.n_rewards):
             self.picked_direction[count + r] = self.g[c + r]
-        if looks:
+        if certifies:
             out.slope = self.picked_slope
             for i in range(count):
                 self.picked_slope[i] = self.slope[picks[i]]
@@ -324,14 +271,13 @@ class Rankings(Engine):
         self,
         row: cython.pointer[RankingRow],
         given: cython.pointer[Candidates],
-        looks: cython.bint,
+        certifies: cython.bint,
     ) -> cython.bint:
         """Rank the candidates; False where the scores are not finite. The row has its user; it gets
         its items and their propensity; explanations, if it has room for these; and live numbers, if
-        `looks`.
+        `certifies`.
         """
-        j: Size
-        doubt: Real = 0.0
+        total: Real = 0.0
         k: Size = self.k
         head: cython.pointer[Head] = row.head
         ranker: cython.pointer[Ranker] = cython.address(self.ranker)
@@ -356,15 +302,17 @@ class Rankings(Engine):
             head.value = 0.0
             head.score = 0.0
             for j in range(k):
-                head.value += self.looks[j] * ranker.value[self.places[j]]
-                head.score += self.looks[j] * ranker.scores[self.places[j]]
+                head.value += self.chances[j] * ranker.value[self.places[j]]
+                head.score += self.chances[j] * ranker.scores[self.places[j]]
             explain(ranker, given.n, self.places, row.parts, row.ranks)
-        if looks:
-            look_along(ranker, row.user, given.items, given.n, given.slope, self.places, row.live)
+        if certifies:
+            certify_ranking(
+                ranker, row.user, given.items, given.n, given.slope, self.places, row.live
+            )
             for j in range(2 * k):
-                doubt += row.live[j]
-            if isfinite(doubt):
-                head.window = cython.cast(int64_t, self.window[SERIAL])
+                total += row.live[j]
+            if isfinite(total):
+                head.window = cython.cast(int64_t, self.window.serial)
         return True
 
     @cython.nogil
@@ -376,11 +324,10 @@ class Rankings(Engine):
         """What a ranking is expected to earn joins (sign 1) or leaves (-1) the sums of the open
         decisions: exposures by slot, and the features of what is exposed. features (k, q).
         """
-        j: Size
         expected_features(row.exposure, row.user, features, self.k, self.p, self.q, self.x)
         for j in range(self.k):
             self.open_value(row.items[j], sign * weight * row.exposure[j])
-        self.open_features(0, self.x, sign, weight)
+        self.open_features(0, 0, self.x, sign, weight)
 
     @cython.nogil
     @cython.cfunc
@@ -430,8 +377,6 @@ class Rankings(Engine):
         head: cython.pointer[Head] = out.head
         table: Doubles = self.left_items
         stride: Size = 0
-        i: Size
-        done: Size
         chosen: cython.pointer[cython.const[int64_t]] = cython.NULL
         begins: cython.pointer[cython.const[int64_t]] = cython.NULL
         pins: cython.pointer[cython.const[int64_t]] = cython.NULL
@@ -449,7 +394,7 @@ class Rankings(Engine):
         if (items is None) != (out.features == cython.NULL):
             raise ValueError("rows hold features where contexts bring them, and only there")
         if items is not None:
-            tables: cython.const[cython.double][:, :, ::1] = items  # type: ignore[valid-type]
+            tables: Tensor = items
             if not (
                 tables.shape[0] in (1, m)
                 and tables.shape[1] == self.q
@@ -463,19 +408,19 @@ class Rankings(Engine):
         elif not self.kept:
             raise ValueError("features of the items are not kept: give items")
         if picks is not None:
-            at: cython.const[int64_t][::1] = picks  # type: ignore[valid-type]
-            ends: cython.const[int64_t][::1] = starts  # type: ignore[valid-type]
+            at: IntVector = picks
+            ends: IntVector = starts
             self._check_picks(at, ends, m)
             chosen, begins = cython.address(at[0]), cython.address(ends[0])
         if pinned is not None:
-            slots: cython.const[int64_t][:, ::1] = pinned  # type: ignore[valid-type]
+            slots: IntMatrix = pinned
             self._check_pins(slots, starts, m)
             pins = cython.address(slots[0, 0])
         if m == 0:
             return 0
         memcpy(out.user, asked.data, 8 * m * self.p)
         for i in range(m):
-            head[i].arm, head[i].block, head[i].number = -1, 0, number + i
+            head[i].arm, head[i].block, head[i].number = -1, self.epoch, number + i
             head[i].t, head[i].size = cython.cast(int64_t, self.t[0]), self.n
             head[i].window, head[i].value, head[i].score = -1, 0.0, 0.0
             head[i].best, head[i].missed, head[i].spare, head[i].untried = 0.0, 0.0, 0.0, 0.0
@@ -518,8 +463,6 @@ class Rankings(Engine):
         propose: cython.bint,
         every: Size,
     ) -> Size:
-        i: Size
-        _j: Size
         at: Doubles
         renewed: cython.bint
         done: Size = m
@@ -527,11 +470,11 @@ class Rankings(Engine):
         own: cython.pointer[cython.const[int64_t]] = cython.NULL
         first: RankingRow = row
         features: cython.p_double = self.rows
-        issued: int64_t = cython.cast(int64_t, self.open[ISSUED])
-        looks: cython.bint = self.certifies and self.window[PLANNED] > FIRST_WINDOW
+        issued: int64_t = cython.cast(int64_t, self.open[0].issued)
+        certifies: cython.bint = self.certifies and self.window.planned > FIRST_WINDOW
         moves: cython.bint = advance and self.directed
         self.save_open()
-        look_rates(self.slots, self.position_weights, self.looks, self.k)
+        exposure_rates(self.slots, self.position_weights, self.chances, self.k)
         for i in range(m):
             renewed = i == 0 or ((moves or self.samples > 0) and i % every == 0)
             at = normals + i * self.samples * (self.n_seen + 2)
@@ -541,12 +484,12 @@ class Rankings(Engine):
             if picks != cython.NULL:
                 own, count = picks + starts[i], starts[i + 1] - starts[i]
             if i == 0 or picks != cython.NULL or stride > 0:
-                self._pick(items + i * stride, own, count, looks, given)
-            if not self._rank(cython.address(row), given, looks):
+                self._pick(items + i * stride, own, count, certifies, given)
+            if not self._rank(cython.address(row), given, certifies):
                 done = i
                 break
             row.head.place = issued + i if self.counts_open else -1
-            memcpy(row.exposure, self.looks, 8 * self.k)
+            memcpy(row.exposure, self.chances, 8 * self.k)
             if self.keeps:
                 self._keep(row.g)
             if row.features != cython.NULL:
@@ -574,7 +517,6 @@ class Rankings(Engine):
     @cython.exceptval(check=False)
     def _keep(self, g: cython.p_double) -> cython.void:
         """The direction with 0 for what f does not see. g (n,)."""
-        i: Size
         if self.coordinates == cython.NULL:
             memcpy(g, self.g, 8 * self.n)
             return
@@ -657,14 +599,7 @@ class Rankings(Engine):
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _check_picks(
-        self,
-        picks: cython.const[int64_t][::1],  # type: ignore[valid-type]
-        starts: cython.const[int64_t][::1],  # type: ignore[valid-type]
-        m: Size,
-    ) -> cython.int:
-        i: Size
-        s: Size
+    def _check_picks(self, picks: IntVector, starts: IntVector, m: Size) -> cython.int:
         if starts.shape[0] != m + 1 or starts[0] != 0 or starts[m] != picks.shape[0]:
             raise ValueError(f"{starts.shape[0]} starts, {picks.shape[0]} picks for {m} rankings")
         for s in range(m):
@@ -677,15 +612,7 @@ class Rankings(Engine):
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _check_pins(
-        self,
-        pinned: cython.const[int64_t][:, ::1],  # type: ignore[valid-type]
-        starts: Any,
-        m: Size,
-    ) -> cython.int:
-        i: Size
-        j: Size
-        s: Size
+    def _check_pins(self, pinned: IntMatrix, starts: Any, m: Size) -> cython.int:
         most: Size
         if pinned.shape[0] != m or pinned.shape[1] != self.k:
             raise ValueError(f"pinned ({pinned.shape[0]}, {pinned.shape[1]}) for {m} rankings")
@@ -702,9 +629,6 @@ class Rankings(Engine):
     @cython.cfunc
     def _given(self, rows: Any) -> RankingRow:
         """The first of rows that may come from outside: sizes, items and finite numbers."""
-        i: Size
-        j: Size
-        wanted: Size
         total: Real = 0.0  # a NaN or an infinity among the numbers is one in the sum
         m: Size = len(rows.head)
         row: RankingRow = self._row(rows, m)
@@ -730,7 +654,6 @@ class Rankings(Engine):
         """Count proposed rankings as open, in their order; force: whether or not open
         decisions count.
         """
-        _i: Size
         m: Size = len(rows.head)
         row: RankingRow = self._given(rows)
         self.begin(self)
@@ -743,8 +666,6 @@ class Rankings(Engine):
 
     def withdraw(self, rows: Any) -> None:
         """Rankings that get no answer are not open any more."""
-        _i: Size
-        weight: Real
         m: Size = len(rows.head)
         row: RankingRow = self._given(rows)
         self.begin(self)
@@ -752,7 +673,8 @@ class Rankings(Engine):
             if self._is_open(row.head):
                 weight = self.age_weight(row.head.place)
                 self._expect(cython.address(row), self._features(cython.address(row)), -1.0, weight)
-                self.close_one(row.head.size - self.n_rewards, self.m, weight)
+                self.close_one(0, row.head.size - self.n_rewards, self.m, weight)
+                self.add_in_gaps(row.head.block, self.paused + self.n_clocks, -weight)
             self._next(cython.address(row))
         self.end(self)
 
@@ -760,17 +682,11 @@ class Rankings(Engine):
     @cython.cfunc
     @cython.exceptval(check=False)
     def _is_open(self, head: cython.pointer[Head]) -> cython.bint:
-        return self.counts_open and self.open[OPEN] > 0.0 and 0 <= head.place < self.open[ISSUED]
+        return self.counts_open and self.open[0].now > 0.0 and 0 <= head.place < self.open[0].issued
 
     # --- learn --------------------------------------------------------------------------------
 
-    def learn(
-        self,
-        rows: Any,
-        seen: Any,
-        rewards: Any,
-        start: Size = 0,
-    ) -> Size:
+    def learn(self, rows: Any, seen: Any, rewards: Any, start: Size = 0) -> Size:
         """Learn the feedback to rankings from `start` on, in their order: which slots were seen,
         (rows, k), and their rewards, (rows, k, R).
 
@@ -782,9 +698,6 @@ class Rankings(Engine):
         row: RankingRow = self._given(rows)
         m: Size = len(rows.head)
         code: Size = 2 * m
-        due: Size
-        i: Size
-        _i: Size
         k: Size = self.k
         exposed = cython.declare(Column)
         earned = cython.declare(Column)
@@ -808,10 +721,7 @@ class Rankings(Engine):
                     start_deferring(cython.address(self.ranker.products))
                 for i in range(start, m):
                     due = self._learn(
-                        cython.address(row),
-                        coins + i * k,
-                        slots + i * k * self.n_rewards,
-                        True,
+                        cython.address(row), coins + i * k, slots + i * k * self.n_rewards, True
                     )
                     if due != 0:
                         code = 2 * i + 3 if due > 0 else due - 2 * i
@@ -852,7 +762,6 @@ class Rankings(Engine):
     @cython.exceptval(check=False)
     def _clear(self, row: cython.pointer[RankingRow]) -> cython.void:
         """The reward vector is 0 again."""
-        j: Size
         for j in range(self.k):
             self.reward[row.items[j]] = 0.0
         for j in range(self.m, self.n):
@@ -862,18 +771,13 @@ class Rankings(Engine):
     @cython.cfunc
     @cython.exceptval(check=False)
     def _learn(
-        self,
-        row: cython.pointer[RankingRow],
-        seen: Doubles,
-        rewards: Doubles,
-        opens: cython.bint,
+        self, row: cython.pointer[RankingRow], seen: Doubles, rewards: Doubles, opens: cython.bint
     ) -> Size:
         """One answer: the regression, counts, open decisions, z and live numbers, all or none of
         them. 1 where a certificate is due, -1 where the regression rejects it or a function of the
         user failed, -2 where it is not sound. opens: whether estimates of open decisions will be
         needed.
         """
-        code: Size
         if not self._count(row, seen, rewards):
             return -2
         code = self._learn_counted(row, rewards, opens, False)
@@ -891,10 +795,7 @@ class Rankings(Engine):
         contracted: cython.bint,
     ) -> Size:
         """`_learn` after `_count`; contracted: the user is the one that was ranked for last."""
-        a: Size
-        r: Size
         first: Size = row.head.size - self.n_rewards
-        weight: Real
         square: Real = 0.0
         of: cython.pointer[Products] = cython.address(self.ranker.products)
         features: Doubles = self._features(row)
@@ -902,7 +803,7 @@ class Rankings(Engine):
             square += row.user[a] * row.user[a]
         if not largest_square_norm(features, self.k, self.q) * square <= self.limit:
             return -2
-        if not self.look_at_prices():
+        if not self.prepare_prices(0, self.reward):
             return -1
         r = exposed_rows(
             features,
@@ -934,19 +835,20 @@ class Rankings(Engine):
             if self._is_open(row.head):
                 weight = self.age_weight(row.head.place)
                 self._expect(row, features, -1.0, weight)
-                self.answer_features(0, self.x, self.reward)
-                self.close_one(first, self.m, weight)
+                self.answer_features(0, 0, self.x, self.reward)
+                self.close_one(0, first, self.m, weight)
+                self.add_in_gaps(row.head.block, self.paused + self.n_clocks, -weight)
             else:
                 expected_features(row.exposure, row.user, features, self.k, self.p, self.q, self.x)
-                self.answer_features(0, self.x, self.reward)
+                self.answer_features(0, 0, self.x, self.reward)
         self._average(row, first)
         if self.keeps and row.n_g > 0:  # another smoothing may have decided
             memcpy(self.running, row.g, 8 * first)
             memcpy(self.running + self.m, row.g + first, 8 * self.n_rewards)
         if row.head.window < -1:
             return 0
-        tally_slots(row.live, self.exposures, self.k, self.tally)
-        return self.count_live(row.head, self.tally, self.reward)
+        sum_slots(row.live, self.exposures, self.k, self.terms)
+        return self.count_live(row.head, self.terms, self.reward)
 
     @cython.nogil
     @cython.cfunc
@@ -955,8 +857,6 @@ class Rankings(Engine):
         """z averages the reward vector, with the chances of exposure instead of the exposures where
         these are averaged. Without memory and prices, only what is not 0 is added.
         """
-        i: Size
-        j: Size
         rho: cython.p_double = self.reward
         if self.by_chance:
             rho = self.rho
@@ -965,7 +865,7 @@ class Rankings(Engine):
             for i in range(self.m, self.n):
                 rho[i] = self.reward[i]
         if self.forget > 0.0 or self.priced is not None:
-            self.average(self.reward, rho, first, self.m)
+            self.average(0, self.reward, rho, first, self.m)
         else:
             for j in range(self.k + self.n_rewards):
                 i = row.items[j] if j < self.k else self.m + j - self.k
@@ -976,24 +876,18 @@ class Rankings(Engine):
             for i in range(self.m, self.n):
                 self.clocks[i] += 1.0
             self.t[0] += 1.0
+        self.add_in_gaps(row.head.block, self.paused, 1.0)
         if self.by_chance:
             for j in range(self.k):
                 rho[row.items[j]] = 0.0
 
-    def study(
-        self,
-        rows: Any,
-        seen: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-        rewards: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
-    ) -> Size:
+    def study(self, rows: Any, seen: Matrix, rewards: Tensor) -> Size:
         """The regression and the counts alone learn from the feedback to rankings that others made;
         how many rows were learnt, fewer where the next is rejected.
         """
         row: RankingRow = self._given(rows)
         m: Size = len(rows.head)
         done: Size = m
-        i: Size
-        r: Size
         k: Size = self.k
         of: cython.pointer[Products] = cython.address(self.ranker.products)
         if not (
@@ -1045,7 +939,7 @@ class Rankings(Engine):
     def play(
         self,
         decider: Any,
-        world: RankingWorld,
+        world: CompiledRankingWorld,
         drawn: Any,
         mailbox: RankingMailbox | None,
         out: Any,
@@ -1064,23 +958,21 @@ class Rankings(Engine):
         mailbox, None where answers come at once; out: actions (rounds, k), sums of means and of
         rewards (n,), scalar (3,): sums of max_a <g, mu_a> if `truth`, <g, mu> and <g, r>.
         """
-        by: Rankings = self if decider is None else decider
-        users: cython.const[cython.double][:, ::1] = drawn.users  # type: ignore[valid-type]
-        tables: cython.const[cython.double][:, :, ::1] = drawn.tables  # type: ignore[valid-type]
-        tags: cython.const[int64_t][::1] = drawn.tags  # type: ignore[valid-type]
-        noise: cython.const[cython.double][:, ::1] = drawn.noise  # type: ignore[valid-type]
-        draws: cython.const[cython.double][:, ::1] = drawn.draws  # type: ignore[valid-type]
-        normals: cython.const[cython.double][:, :, ::1] = drawn.normals  # type: ignore[valid-type]
-        actions: int64_t[:, ::1] = out.actions
-        mean_sum: cython.double[::1] = out.mean_sum
-        reward_sum: cython.double[::1] = out.reward_sum
-        scalar: cython.double[::1] = out.scalar
+        by: RankingsEngine = self if decider is None else decider
+        users: Matrix = drawn.users
+        tables: Tensor = drawn.tables
+        tags: IntVector = drawn.tags
+        noise: Matrix = drawn.noise
+        draws: Matrix = drawn.draws
+        normals: Tensor = drawn.normals
+        actions: OutIntMatrix = out.actions
+        mean_sum: OutVector = out.mean_sum
+        reward_sum: OutVector = out.reward_sum
+        scalar: OutVector = out.scalar
         n: Size = self.n
         k: Size = self.k
         rounds: Size = tags.shape[0]
         played: Size = rounds
-        s: Size
-        code: Size
         head = cython.declare(Head)
         row = cython.declare(RankingRow)
         now = cython.declare(RankingRound)
@@ -1105,8 +997,8 @@ class Rankings(Engine):
             and (mailbox is None or len(drawn.delays) == rounds)
         ):
             raise ValueError("what was drawn does not fit the engine")
-        room: cython.double[::1] = np.zeros(n + 2 * self.m + k * (2 + 2 * self.n_rewards + self.q))
-        items: int64_t[::1] = np.zeros(k, np.int64)
+        room: OutVector = np.zeros(n + 2 * self.m + k * (2 + 2 * self.n_rewards + self.q))
+        items: OutIntVector = np.zeros(k, np.int64)
         now.mean = cython.address(room[0])
         now.scores = now.mean + n
         now.seen = now.scores + 2 * self.m
@@ -1130,7 +1022,7 @@ class Rankings(Engine):
             if mailbox is not None:
                 mailbox.users = users.shape[0]
                 mailbox.make_room(drawn.delays, done)
-            before: Before = Before(self, by, mailbox, (mean_sum, reward_sum, scalar))
+            undo: Undo = Undo(self, by, mailbox, (mean_sum, reward_sum, scalar))
             with cython.nogil:
                 if not self.prices_call:  # what is deferred cannot be taken back
                     start_deferring(cython.address(self.ranker.products))
@@ -1142,11 +1034,11 @@ class Rankings(Engine):
                         cython.address(draws[s, 0]),
                         cython.address(normals[s, 0, 0]),
                     )
-                    before.save()
+                    undo.save()
                     code = self._play_round(by, world, mailbox, s, row, cython.address(now))
                     if code != 0:
                         played = s if code > 0 else -1 - s
-                        before.restore()
+                        undo.rollback()
                         break
                     memcpy(cython.address(actions[s, 0]), row.items, 8 * k)
                 stop_deferring(cython.address(self.ranker.products))
@@ -1161,8 +1053,8 @@ class Rankings(Engine):
     @cython.exceptval(check=False)
     def _play_round(
         self,
-        by: Rankings,
-        world: RankingWorld,
+        by: RankingsEngine,
+        world: CompiledRankingWorld,
         mailbox: RankingMailbox | None,
         s: Size,
         row: RankingRow,
@@ -1171,8 +1063,6 @@ class Rankings(Engine):
         """One round: rank, draw the feedback, send it, learn what has arrived. 1: the direction is
         not finite; -1: the state cannot decide or rejects an answer.
         """
-        i: Size
-        j: Size
         slot: Size = 0
         clicked: Size = 0
         k: Size = self.k
@@ -1208,12 +1098,12 @@ class Rankings(Engine):
             now.reward_sum[i] += self.reward[i]
             if j >= k and self.reward[i] != 0.0:
                 clicked = 1
-        row.head.number = -1
+        row.head.number, row.head.block = -1, 0
         row.head.window = -2  # simulated decisions do not count for live numbers
         row.head.place = -1
         row.head.size = self.n
         if self.by_chance or mailbox is not None:
-            look_rates(by.slots, by.position_weights, row.exposure, k)
+            exposure_rates(by.slots, by.position_weights, row.exposure, k)
         features_of(table, m, row.items, k, self.q, cython.cast(cython.p_double, row.features))
         if mailbox is None:
             i = self._learn_counted(cython.address(row), now.earned, False, by is self)
@@ -1221,7 +1111,7 @@ class Rankings(Engine):
             return -1 if i < 0 else 0
         self._clear(cython.address(row))
         if self.counts_open:
-            row.head.place = cython.cast(int64_t, self.open[ISSUED])
+            row.head.place = cython.cast(int64_t, self.open[0].issued)
             self.open_one()
             self._expect(cython.address(row), row.features, 1.0, 1.0)
             if by is not self:

@@ -1,8 +1,18 @@
 # Rankings: scores, the k largest, explanations, exposures, worlds; see ranks.py.
+from libc.math cimport INFINITY, fabs, fma, isfinite, sqrt
 from libc.stdint cimport int64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
-from fairwolfe.kernels.products cimport Products
-from fairwolfe.kernels.types cimport In, InInts, Ints, Out, Real, Size
+from fairwolfe.kernels.products cimport (
+    Products, aligned, contract, estimates, products_room, products_scratch, turn_parameters
+)
+from fairwolfe.kernels.ridge cimport LOG_DET, UPDATES
+from fairwolfe.kernels.rules cimport pointwise_bonus, pointwise_radius
+from fairwolfe.kernels.types cimport (
+    BLOCK, In, InInts, IntVector, Ints, Matrix, Out, OutIntVector, OutMatrix, OutTensor,
+    OutVector, Real, Size, Tensor, Vector
+)
 
 cdef enum:              # places in the params of a ranker
     EXPLORATION = 0     # times the confidence widths; negative: a pointwise bonus
@@ -37,8 +47,8 @@ cdef struct Ranker:
     Size most               # the largest number of candidates
     const double *params    # see HEAD
     Size n_params
-    const double *doubt     # the first params with exploration 1, for upper bounds
-    Size n_doubt            # 0: no upper bounds
+    const double *bounds     # the first params with exploration 1, for upper bounds
+    Size n_bounds            # 0: no upper bounds
     const double *ranges    # (2, R): low and high of the rewards of a slot
     double *value           # (most,): estimates of the last `rank`
     double *width           # (most,): its confidence widths
@@ -76,14 +86,14 @@ cdef Real rank(
 cdef void explain(
     Ranker *self, Size n, const int64_t *ranking, double *parts, int64_t *plain_rank
 ) noexcept nogil
-cdef void look_along(
+cdef void certify_ranking(
     Ranker *self, const double *user, const double *items, Size n, const double *slope,
-    const int64_t *ranking, double *outlook
+    const int64_t *ranking, double *terms
 ) noexcept nogil
 
-cdef void look_rates(In slots, In weights, Out looks, Size k) noexcept nogil
+cdef void exposure_rates(In slots, In weights, Out chances, Size k) noexcept nogil
 cdef void features_of(In items, Size n, InInts ranking, Size k, Size q, Out rows) noexcept nogil
-cdef void expected_features(In looks, In user, In rows, Size k, Size p, Size q, Out x) noexcept nogil
+cdef void expected_features(In chances, In user, In rows, Size k, Size p, Size q, Out x) noexcept nogil
 cdef int64_t count_exposed(
     int64_t exposure, InInts items, In exposed, In rewards, Size k, Size n_rewards, Size n,
     Out exposures, Out total
@@ -91,7 +101,7 @@ cdef int64_t count_exposed(
 cdef Size exposed_rows(
     In rows, In exposures, In rewards, Size k, Size q, Size n_rewards, Out learnt, Out targets
 ) noexcept nogil
-cdef void tally_slots(In outlook, In exposures, Size k, Out out) noexcept nogil
+cdef void sum_slots(In terms, In exposures, Size k, Out out) noexcept nogil
 cdef void count_ranking(
     InInts items, In exposures, Size k, Size known, Real owed, Out exposed, Out shown, Size m,
     Out slots
@@ -115,8 +125,43 @@ cdef Real support_of_rankings(
     double *scores, int64_t *best, double *out
 ) noexcept nogil
 
-cdef class RankingWorld:
+cdef class CompiledRankingWorld:
     cdef RankingArrays own
     cdef tuple arrays           # keeps them alive
     cdef double *room           # (3, m): scratch of the methods below
     cdef int64_t *best          # (k,)
+
+# Private to the module.
+cdef bint _top_of_many(In scores, Size n, Size k, Ints out) noexcept nogil
+cdef void _top_of_few(In scores, Size n, Size k, Ints out) noexcept nogil
+cdef void _optimistic(
+    In value, In width, Real bonus, In direction, In exposed, In shown, Real t, Size slots, In
+    params, Out out, Size n
+) noexcept nogil
+cdef void _discounted(
+    In value, In width, Real bonus, In direction, In exposed, In shown, Real t, Size slots, In
+    params, Out out, Size n
+) noexcept nogil
+cdef void _deprived_first(
+    In value, In width, Real bonus, In direction, In exposed, In shown, Real t, Size slots, In
+    params, Out out, Size n
+) noexcept nogil
+cdef void _combine(Ranker *self, const double *user, const double *weights) noexcept nogil
+cdef Real _bonus(In weights, In params, Real log_det, Size n_rewards) noexcept nogil
+cdef void _add_pointwise(
+    In own, In width, Real low, Real high, Real noise, Real wide, Real weight, Out out, Size n
+) noexcept nogil
+cdef void _estimate_along(In turned, In items, Out out, Size q, Size n) noexcept nogil
+cdef void _worth(Ranker *self, const double *items, Size n, const double *weights) noexcept nogil
+cdef void _around(Ranker *self, InInts pinned, Size n, Ints ranking) noexcept nogil
+cdef Real _swapped(
+    Real chance, const double *draws, const int64_t *pinned, Ints ranking, Size k
+) noexcept nogil
+cdef void _estimate_items(
+    Ranker *self, const double *user, const double *items, Size n, const double *weights
+) noexcept nogil
+cdef Real _arrange(
+    Ranker *self, Size n, const int64_t *pinned, const double *draws, int64_t *ranking
+) noexcept nogil
+cdef void _item_means(In turned, In columns, Out out, Size q, Size m) noexcept nogil
+cdef void _add_clipped(Real g, In means, Real low, Real high, Out scores, Size m) noexcept nogil

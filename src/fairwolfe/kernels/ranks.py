@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, infer_types=True
 """From estimates to a ranking, and from its feedback to what is learnt; worlds with rankings.
 
 A ranker estimates what each item would earn if it were exposed, and shows the items of largest
@@ -11,40 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 import cython
-from cython.cimports.fairwolfe.kernels.products import (
-    Products,
-    aligned,
-    contract,
-    estimates,
-    products_room,
-    products_scratch,
-    turn_parameters,
-)
-from cython.cimports.fairwolfe.kernels.ranks import (
-    COLUMNS,
-    EARNED_UNSEEN,
-    EXPLORATION,
-    HEAD,
-    ITEM_TWICE,
-    LEVEL,
-    NO_ITEM,
-    NOT_A_COIN,
-    NOT_FINITE,
-    OBSERVED,
-    RANDOMIZE,
-    SHOWN,
-    UNTIL_LAST_CLICK,
-    Ranker,
-    RankingArrays,
-    Score,
-)
-from cython.cimports.fairwolfe.kernels.ridge import LOG_DET, UPDATES
-from cython.cimports.fairwolfe.kernels.rules import pointwise_bonus, pointwise_radius
-from cython.cimports.fairwolfe.kernels.types import BLOCK, In, InInts, Ints, Out, Real, Size
-from cython.cimports.libc.math import INFINITY, fabs, fma, isfinite, sqrt
-from cython.cimports.libc.stdint import int64_t
-from cython.cimports.libc.stdlib import free, malloc
-from cython.cimports.libc.string import memcpy
 
 # --- selection --------------------------------------------------------------------------------
 
@@ -55,7 +21,6 @@ from cython.cimports.libc.string import memcpy
 @cython.exceptval(check=False)
 def _any_above(bar: Real, scores: In, n: Size) -> cython.bint:
     """Whether a score (n,) is larger than the bar; all are compared, many at once."""
-    i: Size
     above: int64_t = 0
     for i in range(n):
         above += 1 if scores[i] > bar else 0
@@ -81,8 +46,6 @@ def _insert(scores: In, i: Size, place: Size, out: Ints) -> cython.void:
 @cython.exceptval(check=False)
 def _column_maxima(scores: In, width: Size, rows: Size, out: Out) -> cython.void:
     """The largest of each column of scores (rows, width), without its NaN. out (width,)."""
-    i: Size
-    j: Size
     row: In
     for j in range(width):
         out[j] = -INFINITY
@@ -98,24 +61,19 @@ def _column_maxima(scores: In, width: Size, rows: Size, out: Out) -> cython.void
 @cython.exceptval(check=False)
 def _none_reaches(bar: Real, scores: In, n: Size) -> cython.bint:
     """Whether all of the scores (n,) are smaller than the bar."""
-    i: Size
     below: int64_t = 0
     for i in range(n):
         below += 1 if scores[i] < bar else 0
     return below == n
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _top_of_many(scores: In, n: Size, k: Size, out: Ints) -> cython.bint:
+def _top_of_many(scores, n, k, out):
     """`top_k` for n >= 2 COLUMNS > 4 k; False where a score is not a number.
 
     The k-th largest of the maxima of COLUMNS columns is a lower bound of the k-th largest score,
     which about k scores reach: the others cost one comparison.
     """
     maxima = cython.declare(Real[COLUMNS])
-    bar: Real
     start: Size = 0
     size: Size
     filled: Size = 0
@@ -140,14 +98,10 @@ def _top_of_many(scores: In, n: Size, k: Size, out: Ints) -> cython.bint:
     return True
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _top_of_few(scores: In, n: Size, k: Size, out: Ints) -> cython.void:
+def _top_of_few(scores, n, k, out):
     """`top_k` by bounded insertion: most scores fail the comparison with the k-th so far, block by
     block, and cost nothing else.
     """
-    bar: Real
     start: Size = k
     size: Size
     i: Size
@@ -164,7 +118,7 @@ def _top_of_few(scores: In, n: Size, k: Size, out: Ints) -> cython.void:
         start += BLOCK
 
 
-def top_k(scores: In, n: Size, k: Size, out: Ints) -> cython.void:
+def top_k(scores, n, k, out):
     """The places of the k largest scores, largest first, equals in their order; 0 < k <= n. A score
     that is not a number stays where it is met, if it is among the first k.
 
@@ -180,50 +134,17 @@ def top_k(scores: In, n: Size, k: Size, out: Ints) -> cython.void:
 # the items, how often each was exposed and shown in the t rankings so far; params of the rule.
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _optimistic(
-    value: In,
-    width: In,
-    bonus: Real,
-    direction: In,
-    exposed: In,
-    shown: In,
-    t: Real,
-    slots: Size,
-    params: In,
-    out: Out,
-    n: Size,
-) -> cython.void:
+def _optimistic(value, width, bonus, direction, exposed, shown, t, slots, params, out, n):
     """LinUCBRank: the estimate, its confidence width, and what exposing the item is worth to f."""
-    i: Size
     for i in range(n):
         out[i] = value[i] + bonus * width[i] + direction[i]
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _discounted(
-    value: In,
-    width: In,
-    bonus: Real,
-    direction: In,
-    exposed: In,
-    shown: In,
-    t: Real,
-    slots: Size,
-    params: In,
-    out: Out,
-    n: Size,
-) -> cython.void:
+def _discounted(value, width, bonus, direction, exposed, shown, t, slots, params, out, n):
     """UnbiasedLinUCBRank: the width times 1 - slots exposed_i/(all exposures); params[0]: whether
     that stops at 0.
     """
-    i: Size
     total: Real = 0.0
-    factor: Real
     for i in range(n):
         total += exposed[i]
     for i in range(n):
@@ -235,27 +156,10 @@ def _discounted(
         out[i] = value[i] + factor * bonus * width[i]
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _deprived_first(
-    value: In,
-    width: In,
-    bonus: Real,
-    direction: In,
-    exposed: In,
-    shown: In,
-    t: Real,
-    slots: Size,
-    params: In,
-    out: Out,
-    n: Size,
-) -> cython.void:
+def _deprived_first(value, width, bonus, direction, exposed, shown, t, slots, params, out, n):
     """FairLearnRank: items that lag behind params[0] t by more than params[1] come first, the worst
     before all.
     """
-    i: Size
-    lag: Real
     for i in range(n):
         lag = params[0] * t - shown[i]
         if lag > params[1]:
@@ -264,7 +168,7 @@ def _deprived_first(
             out[i] = value[i] + bonus * width[i]
 
 
-def score_by_name(name: str) -> Score:
+def score_by_name(name):
     """The rule of a ranker: "optimistic", "discounted" or "deprived_first"."""
     if name == "optimistic":
         return _optimistic
@@ -278,19 +182,10 @@ def score_by_name(name: str) -> Score:
 # --- a ranking --------------------------------------------------------------------------------
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _combine(
-    self: cython.pointer[Ranker],
-    user: cython.pointer[cython.const[cython.double]],
-    weights: cython.pointer[cython.const[cython.double]],
-) -> cython.void:
+def _combine(self, user, weights):
     """combined = sum_r weights_r theta_r, turned to the user. user (p,), weights (R,)."""
     of: cython.pointer[Products] = cython.address(self.products)
     q: Size = of.q
-    r: Size
-    e: Size
     turned: In = of.turned
     combined: Out = self.combined
     turn_parameters(user, of.linear.theta, of.turned, of.p, q, of.linear.rewards)
@@ -301,52 +196,27 @@ def _combine(
             combined[e] += weights[r] * turned[r * q + e]
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _bonus(weights: In, params: In, log_det: Real, n_rewards: Size) -> Real:
+def _bonus(weights, params, log_det, n_rewards):
     """What widths are worth: sum_r |g_r| alpha_r, optimistic for either sign of g, times the
     exploration; alpha_r = R_r sqrt(2 ln(1/delta_1) + ln det V/det V_0) + sqrt(ridge) D_theta_r.
 
     weights (R,), params: see `Ranker`.
     """
-    r: Size
     total: Real = 0.0
-    alpha: Real
     for r in range(n_rewards):
         alpha = params[HEAD + r] * sqrt(params[LEVEL] + log_det) + params[HEAD + n_rewards + r]
         total += fabs(weights[r]) * alpha
     return params[EXPLORATION] * total
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _add_pointwise(
-    own: In,
-    width: In,
-    low: Real,
-    high: Real,
-    noise: Real,
-    wide: Real,
-    weight: Real,
-    out: Out,
-    n: Size,
-) -> cython.void:
+def _add_pointwise(own, width, low, high, noise, wide, weight, out, n):
     """out_i += |weight| pointwise_bonus_i of one reward. own: estimates (n,), width, out (n,)."""
-    i: Size
     for i in range(n):
         out[i] += fabs(weight) * pointwise_bonus(own[i], low, high, noise, width[i], wide)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _estimate_along(turned: In, items: In, out: Out, q: Size, n: Size) -> cython.void:
+def _estimate_along(turned, items, out, q, n):
     """out_i = <turned, item_i>. turned (q,), items (q, n), out (n,)."""
-    e: Size
-    i: Size
-    x: Real
     row: In
     for i in range(n):
         out[i] = 0.0
@@ -357,15 +227,7 @@ def _estimate_along(turned: In, items: In, out: Out, q: Size, n: Size) -> cython
             out[i] = fma(x, row[i], out[i])
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _worth(
-    self: cython.pointer[Ranker],
-    items: cython.pointer[cython.const[cython.double]],
-    n: Size,
-    weights: cython.pointer[cython.const[cython.double]],
-) -> cython.void:
+def _worth(self, items, n, weights):
     """What confidence widths are worth: bonus and wide. Where pointwise, wide are the sums
     sum_r |g_r| bonus_r of each item, and bonus is 1.
 
@@ -375,9 +237,6 @@ def _worth(
     n_rewards: Size = of.linear.rewards
     params: cython.pointer[cython.const[cython.double]] = self.params
     low: cython.pointer[cython.const[cython.double]]
-    radius: Real
-    r: Size
-    i: Size
     if params[EXPLORATION] >= 0.0:
         self.bonus = _bonus(weights, params, of.linear.counters[LOG_DET], n_rewards)
         self.wide = self.width
@@ -403,19 +262,10 @@ def _worth(
         )
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _around(
-    self: cython.pointer[Ranker],
-    pinned: InInts,
-    n: Size,
-    ranking: Ints,
-) -> cython.void:
+def _around(self, pinned, n, ranking):
     """The best of the other items in the slots that are free. pinned, ranking (k,): places among
     the n candidates, -1 where a slot is free.
     """
-    slot: Size
     free_slots: Size = 0
     place: Size = 0
     memcpy(self.spare, self.scores, 8 * n)
@@ -434,16 +284,7 @@ def _around(
             place += 1
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _swapped(
-    chance: Real,
-    draws: cython.pointer[cython.const[cython.double]],
-    pinned: cython.pointer[cython.const[int64_t]],
-    ranking: Ints,
-    k: Size,
-) -> Real:
+def _swapped(chance, draws, pinned, ranking, k):
     """Swap neighbouring slots at random, in pairs that start at the first or the second slot; the
     propensity of the result.
 
@@ -452,8 +293,6 @@ def _swapped(
 
     draws (1 + k // 2,), pinned (k,) or NULL, ranking (k,).
     """
-    start: Size
-    offset: Size
     swaps: Size = 0
     probability: Real = 0.5
     other: Real = 0.5
@@ -477,16 +316,7 @@ def _swapped(
     return probability if swaps > 0 else probability + other
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _estimate_items(
-    self: cython.pointer[Ranker],
-    user: cython.pointer[cython.const[cython.double]],
-    items: cython.pointer[cython.const[cython.double]],
-    n: Size,
-    weights: cython.pointer[cython.const[cython.double]],
-) -> cython.void:
+def _estimate_items(self, user, items, n, weights):
     """B and C of the user, estimates, widths, and what these are worth, in the ranker.
 
     user (p,), items (q, n), weights (R,). d^2 q + n q^2/2 multiplications.
@@ -498,16 +328,7 @@ def _estimate_items(
     _worth(self, items, n, weights)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _arrange(
-    self: cython.pointer[Ranker],
-    n: Size,
-    pinned: cython.pointer[cython.const[int64_t]],
-    draws: cython.pointer[cython.const[cython.double]],
-    ranking: cython.pointer[int64_t],
-) -> Real:
+def _arrange(self, n, pinned, draws, ranking):
     """The items of largest `scores` (n,) around the pinned ones, with swaps; its propensity.
 
     pinned (k,) or NULL, draws (1 + k // 2,), ranking (k,).
@@ -519,19 +340,7 @@ def _arrange(
     return _swapped(self.params[RANDOMIZE], draws, pinned, ranking, self.slots)
 
 
-def rank(
-    self: cython.pointer[Ranker],
-    user: cython.pointer[cython.const[cython.double]],
-    items: cython.pointer[cython.const[cython.double]],
-    n: Size,
-    direction: cython.pointer[cython.const[cython.double]],
-    exposed: cython.pointer[cython.const[cython.double]],
-    shown: cython.pointer[cython.const[cython.double]],
-    t: Real,
-    pinned: cython.pointer[cython.const[int64_t]],
-    draws: cython.pointer[cython.const[cython.double]],
-    ranking: cython.pointer[int64_t],
-) -> Real:
+def rank(self, user, items, n, direction, exposed, shown, t, pinned, draws, ranking):
     """The ranking, as places among the n candidates, best slot first; its propensity.
 
     It leaves B and C of the user, estimates, widths and scores in the ranker. user (p,),
@@ -562,30 +371,19 @@ def rank(
 @cython.exceptval(check=False)
 def _count_above(bar: Real, values: In, n: Size) -> int64_t:
     """How many of the values (n,) are larger."""
-    i: Size
     above: int64_t = 0
     for i in range(n):
         above += 1 if values[i] > bar else 0
     return above
 
 
-def explain(
-    self: cython.pointer[Ranker],
-    n: Size,
-    ranking: cython.pointer[cython.const[int64_t]],
-    parts: cython.p_double,
-    plain_rank: cython.pointer[int64_t],
-) -> cython.void:
+def explain(self, n, ranking, parts, plain_rank):
     """By slot, of the last `rank`: estimate, exploration and fairness, which sum to the score, and
     the rank by the first two alone.
 
     ranking (k,), parts (3, k); plain_rank (k,), or NULL: not computed (k n comparisons).
     """
     k: Size = self.slots
-    slot: Size
-    row: Size
-    i: Size
-    plain: Real
     value: In = self.value
     wide: In = self.wide
     sums: Out = self.spare
@@ -602,29 +400,17 @@ def explain(
             plain_rank[slot] = _count_above(plain, self.spare, n) + 1
 
 
-def look_along(
-    self: cython.pointer[Ranker],
-    user: cython.pointer[cython.const[cython.double]],
-    items: cython.pointer[cython.const[cython.double]],
-    n: Size,
-    slope: cython.pointer[cython.const[cython.double]],
-    ranking: cython.pointer[cython.const[int64_t]],
-    outlook: cython.p_double,
-) -> cython.void:
+def certify_ranking(self, user, items, n, slope, ranking, terms):
     """By slot, of <slope, r> where it is exposed: the largest optimistic scores (0 without
-    `doubt`), and by how much the ranking is below the largest estimates.
+    `bounds`), and by how much the ranking is below the largest estimates.
 
     After `rank` for the same user, whose scores it overwrites: confidence widths do not depend on
-    the direction. user (p,), items (q, n), slope (n + R,), ranking (k,), outlook (2, k).
+    the direction. user (p,), items (q, n), slope (n + R,), ranking (k,), terms (2, k).
     """
     of: cython.pointer[Products] = cython.address(self.products)
     k: Size = self.slots
     n_rewards: Size = of.linear.rewards
-    r: Size
-    i: Size
-    j: Size
     most: Real = 0.0
-    bonus: Real
     own: Out = self.spare
     scores: Out = self.scores
     width: In = self.width
@@ -636,71 +422,52 @@ def look_along(
         scores[i] = own[i] + slope[i]
     top_k(self.scores, n, k, self.best)
     for j in range(k):
-        outlook[j] = 0.0
-        outlook[k + j] = scores[self.best[j]] - scores[ranking[j]]
-    if self.n_doubt > 0:
-        bonus = _bonus(slope + n, self.doubt, of.linear.counters[LOG_DET], n_rewards)
+        terms[j] = 0.0
+        terms[k + j] = scores[self.best[j]] - scores[ranking[j]]
+    if self.n_bounds > 0:
+        bonus = _bonus(slope + n, self.bounds, of.linear.counters[LOG_DET], n_rewards)
         for i in range(n):
             scores[i] = min(own[i] + bonus * width[i], most) + slope[i]
         top_k(self.scores, n, k, self.best)
         for j in range(k):
-            outlook[j] = scores[self.best[j]]
+            terms[j] = scores[self.best[j]]
 
 
 # --- exposures --------------------------------------------------------------------------------
 
 
-def look_rates(slots: In, weights: In, looks: Out, k: Size) -> cython.void:
+def exposure_rates(slots, weights, chances, k):
     """How likely each slot is exposed: its weight, where these are given; else as often as it was,
-    1 before it was shown. slots (2, k): rankings, exposures; weights (k,) or NULL, looks (k,).
+    1 before it was shown. slots (2, k): rankings, exposures; weights (k,) or NULL, chances (k,).
     """
-    j: Size
     for j in range(k):
         if weights != cython.NULL:
-            looks[j] = weights[j]
+            chances[j] = weights[j]
         else:
-            looks[j] = slots[k + j] / slots[j] if slots[j] > 0.0 else 1.0
+            chances[j] = slots[k + j] / slots[j] if slots[j] > 0.0 else 1.0
 
 
-def features_of(items: In, n: Size, ranking: InInts, k: Size, q: Size, rows: Out) -> cython.void:
+def features_of(items, n, ranking, k, q, rows):
     """The features of the items of a ranking. items (q, n), ranking (k,), rows (k, q)."""
-    j: Size
-    e: Size
     for j in range(k):
         for e in range(q):
             rows[j * q + e] = items[e * n + ranking[j]]
 
 
-def expected_features(
-    looks: In, user: In, rows: In, k: Size, p: Size, q: Size, x: Out
-) -> cython.void:
+def expected_features(chances, user, rows, k, p, q, x):
     """x = user (x) sum_j looks_j row_j: features of what is expected to be exposed of a ranking.
 
-    looks (k,), user (p,), rows (k, q), x (p q,).
+    chances (k,), user (p,), rows (k, q), x (p q,).
     """
-    e: Size
-    j: Size
-    a: Size
-    combined: Real
     for e in range(q):
         combined = 0.0
         for j in range(k):
-            combined += looks[j] * rows[j * q + e]
+            combined += chances[j] * rows[j * q + e]
         for a in range(p):
             x[a * q + e] = user[a] * combined
 
 
-def count_exposed(
-    exposure: int64_t,
-    items: InInts,
-    exposed: In,
-    rewards: In,
-    k: Size,
-    n_rewards: Size,
-    n: Size,
-    exposures: Out,
-    total: Out,
-) -> int64_t:
+def count_exposed(exposure, items, exposed, rewards, k, n_rewards, n, exposures, total):
     """Which slots count as exposed, and the reward vector of the ranking, which is added to total.
 
     exposure: OBSERVED, SHOWN or UNTIL_LAST_CLICK. items, exposed (k,), rewards (k, R),
@@ -709,9 +476,6 @@ def count_exposed(
     """
     first: Size = n - n_rewards
     last: Size = -1
-    i: Size
-    j: Size
-    r: Size
     for j in range(k):
         if not 0 <= items[j] < first:
             return k * NO_ITEM + j
@@ -741,23 +505,12 @@ def count_exposed(
     return 0
 
 
-def exposed_rows(
-    rows: In,
-    exposures: In,
-    rewards: In,
-    k: Size,
-    q: Size,
-    n_rewards: Size,
-    learnt: Out,
-    targets: Out,
-) -> Size:
+def exposed_rows(rows, exposures, rewards, k, q, n_rewards, learnt, targets):
     """The rows and rewards of the items that were exposed, and how many.
 
     rows, learnt (k, q), exposures (k,), rewards, targets (k, R).
     """
     r: Size = 0
-    j: Size
-    e: Size
     for j in range(k):
         if exposures[j] > 0.0:
             for e in range(q):
@@ -768,39 +521,27 @@ def exposed_rows(
     return r
 
 
-def tally_slots(outlook: In, exposures: In, k: Size, out: Out) -> cython.void:
+def sum_slots(terms, exposures, k, out):
     """Of <slope, r>: the largest optimistic value, and what the ranking missed by the estimates,
-    twice; then 0. outlook (2, k), exposures (k,), out (4,).
+    twice; then 0. terms (2, k), exposures (k,), out (4,).
     """
-    j: Size
     top: Real = 0.0
     missed: Real = 0.0
     for j in range(k):
-        top += outlook[j] * exposures[j]
-        missed += outlook[k + j] * exposures[j]
+        top += terms[j] * exposures[j]
+        missed += terms[k + j] * exposures[j]
     out[0] = top
     out[1] = missed
     out[2] = missed
     out[3] = 0.0
 
 
-def count_ranking(
-    items: InInts,
-    exposures: In,
-    k: Size,
-    known: Size,
-    owed: Real,
-    exposed: Out,
-    shown: Out,
-    m: Size,
-    slots: Out,
-) -> cython.void:
+def count_ranking(items, exposures, k, known, owed, exposed, shown, m, slots):
     """Count a ranking. Items from `known` on came after it, and count as shown in a share `owed` of
     what was decided before: a ranking of that time changes nothing for them.
 
     items, exposures (k,), exposed, shown (m,), slots (2, k).
     """
-    j: Size
     for j in range(k):
         exposed[items[j]] += exposures[j]
         shown[items[j]] += 1.0
@@ -819,21 +560,16 @@ def count_ranking(
 @cython.exceptval(check=False)
 def _item_mean(turned: In, item: In, q: Size, low: Real, high: Real) -> Real:
     """<turned, item>, clipped to the range of the reward. turned, item (q,)."""
-    j: Size
     total: Real = 0.0
     for j in range(q):
         total = fma(turned[j], item[j], total)
     return min(max(total, low), high)
 
 
-def slot_means(
-    self: cython.pointer[cython.const[RankingArrays]], action: InInts, user: Size, out: Out
-) -> cython.void:
+def slot_means(self, action, user, out):
     """The mean of every reward of the item in each slot, where it is exposed. out (k, R)."""
     q: Size = self.q
     n: Size = self.rewards
-    j: Size
-    r: Size
     for j in range(self.slots):
         for r in range(n):
             out[j * n + r] = _item_mean(
@@ -845,14 +581,7 @@ def slot_means(
             )
 
 
-def observe(
-    self: cython.pointer[cython.const[RankingArrays]],
-    user: Size,
-    means: In,
-    uniforms: In,
-    exposed: Out,
-    rewards: Out,
-) -> cython.void:
+def observe(self, user, means, uniforms, exposed, rewards):
     """The feedback to a ranking with these `slot_means` (k, R): a slot is exposed with its weight,
     a reward that is exposed is one of the two ends of its range.
 
@@ -861,10 +590,6 @@ def observe(
     """
     k: Size = self.slots
     n: Size = self.rewards
-    j: Size
-    r: Size
-    low: Real
-    high: Real
     hit: cython.bint
     weights: In = self.weights + (user if self.weights_n > 1 else 0) * k
     for j in range(k):
@@ -877,20 +602,12 @@ def observe(
             rewards[j * n + r] = 0.0 if exposed[j] == 0.0 else (high if hit else low)
 
 
-def mean_of_ranking(
-    self: cython.pointer[cython.const[RankingArrays]],
-    action: InInts,
-    user: Size,
-    means: In,
-    out: Out,
-) -> cython.void:
+def mean_of_ranking(self, action, user, means, out):
     """The expected reward vector of a ranking with these `slot_means` (k, R): exposures of its
     items, then the user-side rewards. Other coordinates of out (m + R,) are left alone.
     """
     k: Size = self.slots
     n: Size = self.rewards
-    j: Size
-    r: Size
     weights: In = self.weights + (user if self.weights_n > 1 else 0) * k
     total: Out = out + self.items_n
     for r in range(n):
@@ -901,19 +618,10 @@ def mean_of_ranking(
             total[r] = fma(weights[j], means[j * n + r], total[r])
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _item_means(turned: In, columns: In, out: Out, q: Size, m: Size) -> cython.void:
+def _item_means(turned, columns, out, q, m):
     """<turned, item> of every item, not clipped, with the bits of one item at a time: each sum is
     taken in the order of the factors. turned (q,), columns (q, m), out (m,).
     """
-    i: Size
-    j: Size
-    a: Real
-    b: Real
-    c: Real
-    d: Real
     w: In
     x: In
     y: In
@@ -939,24 +647,13 @@ def _item_means(turned: In, columns: In, out: Out, q: Size, m: Size) -> cython.v
             out[i] = fma(a, w[i], out[i])
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _add_clipped(g: Real, means: In, low: Real, high: Real, scores: Out, m: Size) -> cython.void:
+def _add_clipped(g, means, low, high, scores, m):
     """scores += g (means clipped to [low, high]). means, scores (m,)."""
-    i: Size
     for i in range(m):
         scores[i] = fma(g, min(max(means[i], low), high), scores[i])
 
 
-def best_ranking(
-    self: cython.pointer[cython.const[RankingArrays]],
-    direction: cython.pointer[cython.const[cython.double]],
-    user: Size,
-    spare: cython.p_double,
-    scores: cython.p_double,
-    out: cython.pointer[int64_t],
-) -> cython.void:
+def best_ranking(self, direction, user, spare, scores, out):
     """The items of largest g_i + sum_r g_r mean_r(i), largest first.
 
     Position weights do not increase, so that sorting by score is optimal (Proposition 4).
@@ -964,7 +661,6 @@ def best_ranking(
     """
     m: Size = self.items_n
     q: Size = self.q
-    r: Size
     memcpy(scores, direction, 8 * m)
     for r in range(self.rewards):
         _item_means(self.turned + (r * self.users + user) * q, self.columns, spare, q, m)
@@ -972,27 +668,13 @@ def best_ranking(
     top_k(scores, m, self.slots, out)
 
 
-def support_of_rankings(
-    self: cython.pointer[cython.const[RankingArrays]],
-    direction: cython.pointer[cython.const[cython.double]],
-    shares: cython.pointer[cython.const[cython.double]],
-    spare: cython.p_double,
-    scores: cython.p_double,
-    best: cython.pointer[int64_t],
-    out: cython.p_double,
-) -> Real:
+def support_of_rankings(self, direction, shares, spare, scores, best, out):
     """sum_u share_u <g, mean of u's best ranking>, and that mean reward vector in `out`.
 
     direction, out (m + R,), shares (users,), spare, scores (m,), best (k,).
     """
     m: Size = self.items_n
     k: Size = self.slots
-    u: Size
-    i: Size
-    j: Size
-    r: Size
-    share: Real
-    mean: Real
     height: Real = 0.0
     weights: cython.pointer[cython.const[cython.double]]
     for i in range(m + self.rewards):
@@ -1020,13 +702,13 @@ def support_of_rankings(
 # --- scratch ----------------------------------------------------------------------------------
 
 
-def ranker_room(self: cython.pointer[cython.const[Ranker]]) -> Size:
+def ranker_room(self):
     """How many numbers `ranker_scratch` needs; those of its products among them."""
     own: Size = 5 * self.most + self.products.q + self.slots + 8 * 8
     return own + products_room(cython.address(self.products))
 
 
-def ranker_scratch(self: cython.pointer[Ranker], room: cython.p_double) -> cython.void:
+def ranker_scratch(self, room):
     """Divide room among the scratch arrays, each from the start of a cache line on."""
     self.value = aligned(room)
     self.width = aligned(self.value + self.most)
@@ -1045,7 +727,7 @@ def ranker_scratch(self: cython.pointer[Ranker], room: cython.p_double) -> cytho
 
 
 @cython.cclass
-class RankingWorld:
+class CompiledRankingWorld:
     """A world with rankings over arrays, which are not copied: the mean of reward r of item i for a
     user is <turned[r, user], items[i]>, clipped to its range.
 
@@ -1063,12 +745,7 @@ class RankingWorld:
         self.best = cython.NULL
 
     def __init__(
-        self,
-        turned: cython.const[cython.double][:, :, ::1],  # type: ignore[valid-type]
-        items: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-        columns: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-        weights: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-        ranges: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        self, turned: Tensor, items: Matrix, columns: Matrix, weights: Matrix, ranges: Matrix
     ) -> None:
         own: cython.pointer[RankingArrays] = cython.address(self.own)
         own.rewards, own.users, own.q = turned.shape[0], turned.shape[1], turned.shape[2]
@@ -1111,11 +788,11 @@ class RankingWorld:
 
     def feedback(
         self,
-        action: cython.const[int64_t][::1],  # type: ignore[valid-type]
+        action: IntVector,
         user: Size,
-        uniforms: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        exposed: cython.double[::1],
-        rewards: cython.double[:, ::1],
+        uniforms: Vector,
+        exposed: OutVector,
+        rewards: OutMatrix,
     ) -> None:
         """Which slots are exposed and what their items earn: see `observe`."""
         k: Size = self.own.slots
@@ -1138,14 +815,8 @@ class RankingWorld:
                 cython.address(rewards[0, 0]),
             )
 
-    def mean(
-        self,
-        action: cython.const[int64_t][::1],  # type: ignore[valid-type]
-        user: Size,
-        out: cython.double[::1],
-    ) -> None:
+    def mean(self, action: IntVector, user: Size, out: OutVector) -> None:
         """The expected reward vector of a ranking, out (m + R,)."""
-        i: Size
         self._check(action, user)
         if out.shape[0] != self.own.items_n + self.own.rewards:
             raise ValueError(f"{out.shape[0]} numbers for a reward vector")
@@ -1161,12 +832,7 @@ class RankingWorld:
                 cython.address(out[0]),
             )
 
-    def best_for(
-        self,
-        direction: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        user: Size,
-        out: int64_t[::1],
-    ) -> None:
+    def best_for(self, direction: Vector, user: Size, out: OutIntVector) -> None:
         """The ranking of largest <direction, mean reward>, ties to the lowest index. out (k,)."""
         own: cython.pointer[RankingArrays] = cython.address(self.own)
         if not (
@@ -1185,15 +851,9 @@ class RankingWorld:
                 cython.address(out[0]),
             )
 
-    def support(
-        self,
-        direction: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        shares: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        out: cython.double[::1],
-    ) -> float:
+    def support(self, direction: Vector, shares: Vector, out: OutVector) -> float:
         """sum_u share_u <g, mean of u's best ranking>; that mean reward vector in out (m + R,)."""
         own: cython.pointer[RankingArrays] = cython.address(self.own)
-        height: Real
         if not (
             shares.shape[0] == own.users
             and direction.shape[0] == own.items_n + own.rewards == out.shape[0]
@@ -1211,9 +871,8 @@ class RankingWorld:
             )
         return height
 
-    def _check(self, action: cython.const[int64_t][::1], user: Size) -> None:  # type: ignore[valid-type]
+    def _check(self, action: IntVector, user: Size) -> None:
         """An action and a user that may come from outside."""
-        j: Size
         if action.shape[0] != self.own.slots or not 0 <= user < self.own.users:
             raise ValueError(f"{action.shape[0]} items for user {user}")
         for j in range(action.shape[0]):
@@ -1225,7 +884,7 @@ class RankingWorld:
 class Ranking:
     """One ranking, step by step: `estimate`, scores by `scores_of` or of the caller, `arrange`.
 
-    It only reads the arrays: theta (1, R, d), inverse (1, d, d), counters (5,); params, doubt: see
+    It only reads the arrays: theta (1, R, d), inverse (1, d, d), counters (5,); params, bounds: see
     `Ranker`; ranges (2, R). p, q: features of users and items; k slots; most: candidates.
     """
 
@@ -1238,12 +897,12 @@ class Ranking:
 
     def __init__(
         self,
-        theta: cython.double[:, :, ::1],
-        inverse: cython.double[:, :, ::1],
-        counters: cython.double[::1],
-        params: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        doubt: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        ranges: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+        theta: OutTensor,
+        inverse: OutTensor,
+        counters: OutVector,
+        params: Vector,
+        bounds: Vector,
+        ranges: Matrix,
         p: Size,
         q: Size,
         k: Size,
@@ -1254,6 +913,7 @@ class Ranking:
         n: Size = theta.shape[1]
         of.p, of.q, of.most = p, q, k
         of.linear.blocks, of.linear.rewards, of.linear.d = 1, n, p * q
+        of.linear.first, of.linear.rows = 0, n
         if not (
             0 < k <= most
             and p > 0
@@ -1264,7 +924,7 @@ class Ranking:
             and counters.shape[0] == 5
             and params.shape[0] >= HEAD + 2 * n
             and (params[EXPLORATION] >= 0.0 or params.shape[0] >= HEAD + 4 * n)
-            and (doubt.shape[0] == 0 or doubt.shape[0] == HEAD + 2 * n)
+            and (bounds.shape[0] == 0 or bounds.shape[0] == HEAD + 2 * n)
             and ranges.shape[0] == 2
             and ranges.shape[1] == n
         ):
@@ -1274,7 +934,7 @@ class Ranking:
             inverse.base,
             counters.base,
             params.base,
-            doubt.base,
+            bounds.base,
             ranges.base,
         )
         of.linear.gram, of.linear.moment = cython.NULL, cython.NULL
@@ -1283,8 +943,8 @@ class Ranking:
         of.linear.counters = cython.address(counters[0])
         own.slots, own.most = k, most
         own.params, own.n_params = cython.address(params[0]), params.shape[0]
-        own.n_doubt = doubt.shape[0]
-        own.doubt = cython.address(doubt[0]) if own.n_doubt > 0 else cython.NULL
+        own.n_bounds = bounds.shape[0]
+        own.bounds = cython.address(bounds[0]) if own.n_bounds > 0 else cython.NULL
         own.ranges = cython.address(ranges[0, 0])
         free(self.room)
         self.room = cython.cast(cython.p_double, malloc(8 * ranker_room(own)))
@@ -1296,12 +956,7 @@ class Ranking:
         free(self.room)
 
     def estimate(
-        self,
-        user: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        items: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-        direction: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        value: cython.double[::1],
-        width: cython.double[::1],
+        self, user: Vector, items: Matrix, direction: Vector, value: OutVector, width: OutVector
     ) -> float:
         """What each item is estimated to earn along the direction, value (n,); confidence widths,
         width (n,), and what to multiply these by; where pointwise, bonuses, and 1.
@@ -1326,11 +981,7 @@ class Ranking:
         return own.bonus
 
     def arrange(
-        self,
-        scores: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        pinned: cython.const[int64_t][::1],  # type: ignore[valid-type]
-        draws: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        ranking: int64_t[::1],
+        self, scores: Vector, pinned: IntVector, draws: Vector, ranking: OutIntVector
     ) -> float:
         """The items of largest scores (n,) in order, as places, ranking (k,); its propensity.
 
@@ -1339,7 +990,6 @@ class Ranking:
         """
         own: cython.pointer[Ranker] = cython.address(self.own)
         n: Size = scores.shape[0]
-        probability: Real
         fixed: cython.pointer[cython.const[int64_t]] = cython.NULL
         drawn: cython.pointer[cython.const[cython.double]] = cython.NULL
         if not (
@@ -1361,7 +1011,7 @@ class Ranking:
         return probability
 
     def reasons(
-        self, n: Size, ranking: int64_t[::1], parts: cython.double[:, ::1], ranks: int64_t[::1]
+        self, n: Size, ranking: OutIntVector, parts: OutMatrix, ranks: OutIntVector
     ) -> None:
         """The parts (3, k) of the scores of the last ranking, and ranks (k,) without fairness."""
         k: Size = self.own.slots
@@ -1377,38 +1027,28 @@ class Ranking:
             cython.address(ranks[0]),
         )
 
-    def look(
-        self,
-        user: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        items: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-        slope: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        ranking: int64_t[::1],
-        outlook: cython.double[:, ::1],
+    def certify(
+        self, user: Vector, items: Matrix, slope: Vector, ranking: OutIntVector, terms: OutMatrix
     ) -> None:
-        """Live numbers along a slope, after `estimate` for the same user: see `look_along`."""
+        """Live numbers along a slope, after `estimate` for the same user: see `certify_ranking`."""
         n: Size = items.shape[1]
         k: Size = self.own.slots
         self._check(user, items, slope)
-        if outlook.shape[0] != 2 or not (outlook.shape[1] == ranking.shape[0] == k):
-            raise ValueError("the ranking or the outlook has another shape")
+        if terms.shape[0] != 2 or not (terms.shape[1] == ranking.shape[0] == k):
+            raise ValueError("the ranking or the terms has another shape")
         if not all(0 <= i < n for i in ranking):
             raise ValueError(f"a ranking of {n} candidates")
-        look_along(
+        certify_ranking(
             cython.address(self.own),
             cython.address(user[0]),
             cython.address(items[0, 0]),
             n,
             cython.address(slope[0]),
             cython.address(ranking[0]),
-            cython.address(outlook[0, 0]),
+            cython.address(terms[0, 0]),
         )
 
-    def _check(
-        self,
-        user: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        items: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-        direction: cython.const[cython.double][::1],  # type: ignore[valid-type]
-    ) -> None:
+    def _check(self, user: Vector, items: Matrix, direction: Vector) -> None:
         own: cython.pointer[Ranker] = cython.address(self.own)
         n: Size = items.shape[1]
         if not (
@@ -1422,16 +1062,16 @@ class Ranking:
 
 def scores_of(
     rule: str,
-    value: cython.const[cython.double][::1],  # type: ignore[valid-type]
-    width: cython.const[cython.double][::1],  # type: ignore[valid-type]
+    value: Vector,
+    width: Vector,
     bonus: Real,
-    direction: cython.const[cython.double][::1],  # type: ignore[valid-type]
-    exposed: cython.const[cython.double][::1],  # type: ignore[valid-type]
-    shown: cython.const[cython.double][::1],  # type: ignore[valid-type]
+    direction: Vector,
+    exposed: Vector,
+    shown: Vector,
     t: Real,
     slots: Size,
-    params: cython.const[cython.double][::1],  # type: ignore[valid-type]
-    out: cython.double[::1],
+    params: Vector,
+    out: OutVector,
 ) -> None:
     """The scores (n,) of a rule: "optimistic", "discounted" (1 param) or "deprived_first" (2).
 
@@ -1462,10 +1102,7 @@ def scores_of(
     )
 
 
-def largest(
-    scores: cython.const[cython.double][::1],  # type: ignore[valid-type]
-    out: int64_t[::1],
-) -> None:
+def largest(scores: Vector, out: OutIntVector) -> None:
     """The places of the largest scores (n,), as many as out (k,) has: see `top_k`."""
     if not 0 < out.shape[0] <= scores.shape[0]:
         raise ValueError(f"the largest {out.shape[0]} of {scores.shape[0]}")
@@ -1475,11 +1112,11 @@ def largest(
 
 def count_exposures(
     exposure: int64_t,
-    items: cython.const[int64_t][::1],  # type: ignore[valid-type]
-    exposed: cython.const[cython.double][::1],  # type: ignore[valid-type]
-    rewards: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-    exposures: cython.double[::1],
-    total: cython.double[::1],
+    items: IntVector,
+    exposed: Vector,
+    rewards: Matrix,
+    exposures: OutVector,
+    total: OutVector,
 ) -> int:
     """`count_exposed`: items, exposed, exposures (k,), rewards (k, R), total (m + R,)."""
     k: Size = items.shape[0]

@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, infer_types=True
 """Vectors, and linear regression with several outputs: ridge regression, online gradients.
 
 A design may be split into blocks that share nothing (PerArm contexts): arrays then have a leading
@@ -11,49 +11,16 @@ from typing import Any
 
 import cython
 import numpy as np
-from cython.cimports.fairwolfe.kernels.ridge import (
-    DRIFT,
-    LOG_DET,
-    N_COUNTERS,
-    SINCE_REFRESH,
-    STATUS,
-    UPDATES,
-    Linear,
-    Reading,
-    Writing,
-    arms_in,
-    between,
-    larger,
-    padded,
-    squares_in,
-    vector_size,
-)
-from cython.cimports.fairwolfe.kernels.types import REFRESH_EVERY, In, Out, Real, Size
-from cython.cimports.libc.math import INFINITY, fabs, fma, isfinite, isnan, log, sqrt
-from cython.cimports.libc.stdint import uintptr_t
 
 # --- vectors and matrices -------------------------------------------------------------------------
 
 
-def add_scaled(scale: Real, x: In, out: Out, n: Size) -> cython.void:
-    """out += scale x. x, out (n,)."""
-    i: Size
-    for i in range(n):
-        out[i] = fma(scale, x[i], out[i])
-
-
-def add_rows(weights: In, rows: In, stride: Size, out: Out, k: Size, n: Size) -> cython.void:
+def add_rows(weights, rows, stride, out, k, n):
     """out += sum_i weights_i rows_i, summed in the order of i; four rows at a time.
 
     weights (k,), rows (k, stride) of which n columns are read, out (n,). Cost: k n.
     """
-    i: Size
-    j: Size
     whole: Size = k - k % 4
-    a: Real
-    b: Real
-    c: Real
-    e: Real
     p: In
     q: In
     r: In
@@ -78,26 +45,19 @@ def add_rows(weights: In, rows: In, stride: Size, out: Out, k: Size, n: Size) ->
         add_scaled(weights[whole], rows + whole * stride, out, n)
 
 
-def combine_rows(weights: In, rows: In, out: Out, k: Size, n: Size) -> cython.void:
+def combine_rows(weights, rows, out, k, n):
     """out = sum_i weights_i rows_i. weights (k,), rows (k, n), out (n,)."""
-    j: Size
     for j in range(n):
         out[j] = 0.0
     add_rows(weights, rows, n, out, k, n)
 
 
-def row_products(rows: In, x: In, out: Out, n: Size, d: Size) -> cython.void:
+def row_products(rows, x, out, n, d):
     """out[a] = <rows_a, x>, four rows at a time: a single sum waits for its own additions.
 
     rows (n, d), x (d,), out (n,).
     """
-    a: Size
-    j: Size
     whole: Size = n - n % 4
-    p: Real
-    q: Real
-    r: Real
-    s: Real
     at: In
     for a in range(0, whole, 4):
         p, q, r, s = 0.0, 0.0, 0.0, 0.0
@@ -115,38 +75,27 @@ def row_products(rows: In, x: In, out: Out, n: Size, d: Size) -> cython.void:
         out[a] = _product(rows + a * d, x, d)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _product(x: In, y: In, n: Size) -> Real:
+def _product(x, y, n):
     """<x, y>. x, y (n,)."""
-    j: Size
     total: Real = 0.0
     for j in range(n):
         total = fma(x[j], y[j], total)
     return total
 
 
-def columns(rows: In, out: Out, stride: Size, n: Size, d: Size) -> cython.void:
+def columns(rows, out, stride, n, d):
     """out[j, a] = rows[a, j]. rows (n, d), out (d, stride), stride >= n."""
-    a: Size
-    j: Size
     for j in range(d):
         for a in range(n):
             out[j * stride + a] = rows[a * d + j]
 
 
-def norms_of_columns(
-    matrix: In, turned: In, stride: Size, inner: Out, out: Out, n: Size, d: Size
-) -> cython.void:
+def norms_of_columns(matrix, turned, stride, inner, out, n, d):
     """out[a] = sqrt(x_a' matrix x_a), the x_a as columns, so that the loops over arms are long
     enough to be vectorised; the lower half of the symmetric matrix is read.
 
     matrix (d, d), turned (d, stride), inner, out (n,). Cost: n d^2/2.
     """
-    a: Size
-    i: Size
-    half: Real
     x: In
     for a in range(n):
         out[a] = 0.0
@@ -162,16 +111,10 @@ def norms_of_columns(
         out[a] = sqrt(larger(out[a], 0.0))
 
 
-def square_norm(matrix: In, x: In, d: Size) -> Real:
+def square_norm(matrix, x, d):
     """x' matrix x, four rows at a time. matrix (d, d), x (d,)."""
-    i: Size
-    j: Size
     whole: Size = d - d % 4
     total: Real = 0.0
-    p: Real
-    q: Real
-    r: Real
-    s: Real
     at: In
     for i in range(0, whole, 4):
         p, q, r, s = 0.0, 0.0, 0.0, 0.0
@@ -190,15 +133,11 @@ def square_norm(matrix: In, x: In, d: Size) -> Real:
     return total
 
 
-def cholesky(matrix: In, lower: Out, d: Size) -> cython.bint:
+def cholesky(matrix, lower, d):
     """lower lower' = matrix; False where it is not positive definite (or not a number).
 
     matrix, lower (d, d); above the diagonal nothing is written. Cost: d^3/6.
     """
-    i: Size
-    j: Size
-    k: Size
-    total: Real
     for i in range(d):
         for j in range(i + 1):
             total = matrix[i * d + j]
@@ -213,11 +152,8 @@ def cholesky(matrix: In, lower: Out, d: Size) -> cython.bint:
     return True
 
 
-def largest_square_norm(rows: In, n: Size, d: Size) -> Real:
+def largest_square_norm(rows, n, d):
     """max_a |x_a|^2; it is not finite if one of the numbers is not. rows (n, d)."""
-    a: Size
-    j: Size
-    total: Real
     largest: Real = 0.0
     for a in range(n):
         total = 0.0
@@ -231,21 +167,12 @@ def largest_square_norm(rows: In, n: Size, d: Size) -> Real:
 # --- what is read of a regression -----------------------------------------------------------------
 
 
-def estimated_scores(
-    self: cython.pointer[Linear],
-    g: In,
-    features: In,
-    arms: Size,
-    d: Size,
-    per_arm: cython.bint,
-    out: Out,
-) -> cython.void:
+def estimated_scores(self, g, features, arms, d, per_arm, out):
     """out[a] = <g, theta x_a>: the estimated scalar reward of each arm.
 
     g (n,), features (arms, d), or (1, d) if per_arm, out (arms,). n d is rewards times self.d: the
     one row of an extended model is read as (n, d). Cost: (n + arms) d, per arm arms n d.
     """
-    a: Size
     n: Size = self.rewards * self.d // d
     combined: Writing = self.work
     if per_arm:
@@ -257,14 +184,11 @@ def estimated_scores(
         row_products(features, combined, out, arms, d)
 
 
-def design_widths(
-    self: cython.pointer[Linear], features: In, arms: Size, per_arm: cython.bint, out: Out
-) -> cython.void:
+def design_widths(self, features, arms, per_arm, out):
     """out[a] = |x_a| in the norm of the inverse design.
 
     features (arms, d), or (1, d) if per_arm, out (arms,). Cost: arms d^2/2, per arm arms d^2.
     """
-    a: Size
     d: Size = self.d
     stride: Size = padded(arms)
     inner: Writing = arms_in(self)
@@ -277,12 +201,11 @@ def design_widths(
     norms_of_columns(self.inverse, turned, stride, inner, out, arms, d)
 
 
-def predict(theta: In, x: In, low: In, high: In, out: Out, n: Size, d: Size) -> cython.void:
+def predict(theta, x, low, high, out, n, d):
     """out = theta x, every reward projected on its range (infinite: left alone).
 
     theta (n, d), x (d,), low, high, out (n,).
     """
-    i: Size
     for i in range(n):
         out[i] = between(_product(theta + i * d, x, d), low[i], high[i])
 
@@ -290,7 +213,7 @@ def predict(theta: In, x: In, low: In, high: In, out: Out, n: Size, d: Size) -> 
 # --- learning -------------------------------------------------------------------------------------
 
 
-def linear_work(d: Size, rewards: Size, arms: Size) -> Size:
+def linear_work(d, rewards, arms):
     """How many doubles of scratch are enough for learning and choosing with up to `arms` arms.
 
     Two vectors of max(d, rewards) numbers (learning: A x and the errors; choosing: combined
@@ -301,36 +224,18 @@ def linear_work(d: Size, rewards: Size, arms: Size) -> Size:
     return _work(d, rewards, arms, True)
 
 
-def scratch_size(self: cython.pointer[cython.const[Linear]], arms: Size) -> Size:
+def scratch_size(self, arms):
     """`linear_work` of a regression, without the (d, d) matrices where it has no design."""
     return _work(self.d, self.rewards, arms, self.inverse != cython.NULL)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _work(d: Size, rewards: Size, arms: Size, design: cython.bint) -> Size:
+def _work(d, rewards, arms, design):
     vectors: Size = 2 * padded(d if d > rewards else rewards)
     squares: Size = 3 * padded(d * d) if design else 0
     return vectors + squares + padded(arms) * (d + 5)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _absorb(
-    x: In,
-    reward: In,
-    gram: Out,
-    inverse: Out,
-    theta: Out,
-    moment: Out,
-    counters: Out,
-    turned: Out,
-    error: Out,
-    d: Size,
-    n: Size,
-) -> cython.bint:
+def _absorb(x, reward, gram, inverse, theta, moment, counters, turned, error, d, n):
     """Ridge regression takes an observation: False, and nothing is written, where the result would
     not be numbers.
 
@@ -341,25 +246,21 @@ def _absorb(
     x (d,), reward (n,), gram, inverse (d, d), theta, moment (n, d), counters (5,); scratch:
     turned (d,), error (n,). Cost: 3 d^2 + 3 n d.
     """
-    i: Size
-    j: Size
     pivot: Real = 1.0
-    doubt: Real
-    total: Real
     combine_rows(x, inverse, turned, d, d)
     for j in range(d):
         pivot = fma(turned[j], x[j], pivot)
     pivot = sqrt(pivot)
     for j in range(d):
         turned[j] /= pivot
-    doubt = log(pivot)  # a NaN or an infinity in any of these is one in the sum
+    total = log(pivot)  # a NaN or an infinity in any of these is one in the sum
     for i in range(n):
-        total = reward[i]
+        away = reward[i]
         for j in range(d):
-            total = fma(-theta[i * d + j], x[j], total)
-        error[i] = total / pivot
-        doubt += error[i]
-    if not isfinite(doubt):
+            away = fma(-theta[i * d + j], x[j], away)
+        error[i] = away / pivot
+        total += error[i]
+    if not isfinite(total):
         return False
     for i in range(d):
         _move(-turned[i], turned, inverse + i * d, x[i], x, gram + i * d, d)
@@ -371,21 +272,14 @@ def _absorb(
     return True
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _move(scale: Real, y: In, out: Out, other: Real, x: In, sums: Out, n: Size) -> cython.void:
+def _move(scale, y, out, other, x, sums, n):
     """out += scale y and sums += other x. All (n,)."""
-    j: Size
     for j in range(n):
         out[j] = fma(scale, y[j], out[j])
         sums[j] = fma(other, x[j], sums[j])
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _shrunk(inverse: In, ridge: Real, d: Size) -> Size:
+def _shrunk(inverse, ridge, d):
     """How often the diagonal of the inverse, 1/ridge at first, has become 2^20 times smaller.
 
     Rank-one updates leave an error of 2^-52 of what the inverse was when it was last recomputed.
@@ -394,30 +288,24 @@ def _shrunk(inverse: In, ridge: Real, d: Size) -> Size:
 
     inverse (d, d).
     """
-    i: Size
     steps: Size = 0
-    part: Real
     for i in range(d):
         part = ridge * inverse[i * d + i]
         steps += (part < 2.0**-20) + (part < 2.0**-40) + (part < 2.0**-60)
     return steps
 
 
-def learn_ridge(
-    self: cython.pointer[Linear], block: Size, x: Reading, reward: Reading
-) -> cython.bint:
+def learn_ridge(self, block, x, reward):
     """One observation of a ridge regression; params: the penalty.
 
     The inverse is recomputed exactly from time to time, when it has become much smaller
     (`_shrunk`), and where it cannot take the observation; if that fails too, the observation is
     rejected, and nothing is written but what the refresh recomputed.
 
-    x (d,), reward (rewards,). Cost: 3 d^2 + 3 rewards d.
+    x (d,), reward (rows,). Cost: 3 d^2 + 3 rewards d.
     """
     d: Size = self.d
     n: Size = self.rewards
-    attempt: Size
-    steps: Size
     inverse: Writing = self.inverse + block * d * d
     counters: Writing = self.counters
     counters[STATUS] = 0.0
@@ -425,11 +313,11 @@ def learn_ridge(
     for attempt in range(2):
         if _absorb(
             x,
-            reward,
+            reward + self.first,
             self.gram + block * d * d,
             inverse,
-            self.theta + block * n * d,
-            self.moment + block * n * d,
+            self.theta + place_in(self, block, d),
+            self.moment + place_in(self, block, d),
             counters,
             self.work,
             self.work + vector_size(self),
@@ -448,7 +336,7 @@ def learn_ridge(
     return False
 
 
-def refresh(self: cython.pointer[Linear]) -> cython.void:
+def refresh(self):
     """Recompute V^-1, theta and ln det V/det V_0 from V; note how far the kept inverse was off.
 
     The drift is max |A_ij - A'_ij| / sqrt(A_ii A_jj). Where rounding has left V not positive
@@ -456,8 +344,6 @@ def refresh(self: cython.pointer[Linear]) -> cython.void:
     as much, and so on. Status 1: V is not finite numbers; its block is left as it was. Without a
     design there is nothing to do. Cost: blocks (2/3 d^3 + rewards d^2).
     """
-    b: Size
-    i: Size
     d: Size = self.d
     n: Size = self.rewards
     worst: Real = 0.0
@@ -476,52 +362,31 @@ def refresh(self: cython.pointer[Linear]) -> cython.void:
             log_det += 2.0 * log(lower[i * d + i]) - log(self.params[0])
         _inverse_of(lower, half, fresh, d)
         worst = _replace(fresh, self.inverse + b * d * d, worst, d)
+        moment, theta = self.moment + place_in(self, b, d), self.theta + place_in(self, b, d)
         for i in range(n):
-            combine_rows(self.moment + (b * n + i) * d, fresh, self.theta + (b * n + i) * d, d, d)
+            combine_rows(moment + i * d, fresh, theta + i * d, d, d)
     self.counters[LOG_DET] = log_det
     self.counters[DRIFT] = worst
     self.counters[SINCE_REFRESH] = 0.0
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _inverse_of(lower: In, half: Out, fresh: Out, d: Size) -> cython.void:
+def _inverse_of(lower, half, fresh, d):
     """half = lower^-1, fresh = half' half, exactly symmetric. lower, half, fresh (d, d)."""
-    i: Size
-    j: Size
-    k: Size
     for i in range(d * d):
         half[i] = 0.0
         fresh[i] = 0.0
     for i in range(d):
         half[i * d + i] = 1.0 / lower[i * d + i]
         for k in range(i):
-            _add_row(-lower[i * d + k] * half[i * d + i], half + k * d, half + i * d, k + 1)
+            add_scaled(-lower[i * d + k] * half[i * d + i], half + k * d, half + i * d, k + 1)
     for k in range(d):
         for i in range(k + 1):
             for j in range(k + 1):
                 fresh[i * d + j] = fma(half[k * d + i], half[k * d + j], fresh[i * d + j])
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _add_row(scale: Real, x: In, out: Out, n: Size) -> cython.void:
-    """out += scale x, rows of one matrix. x, out (n,)."""
-    j: Size
-    for j in range(n):
-        out[j] = fma(scale, x[j], out[j])
-
-
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _replace(fresh: In, inverse: Out, worst: Real, d: Size) -> Real:
+def _replace(fresh, inverse, worst, d):
     """inverse = fresh; the larger of `worst` and of the drift. fresh, inverse (d, d)."""
-    i: Size
-    j: Size
-    drift: Real
     for i in range(d):
         for j in range(d):
             drift = fabs(inverse[i * d + j] - fresh[i * d + j]) / sqrt(
@@ -532,26 +397,20 @@ def _replace(fresh: In, inverse: Out, worst: Real, d: Size) -> Real:
     return worst
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _factor(matrix: Out, lower: Out, d: Size) -> cython.bint:
+def _factor(matrix, lower, d):
     """`cholesky`, of the matrix with its diagonal lifted, in place, by as little as it takes.
 
     matrix, lower (d, d).
     """
-    i: Size
-    times: Size
-    lift: Real
     largest: Real = 0.0
-    doubt: Real = 0.0
+    total: Real = 0.0
     if cholesky(matrix, lower, d):
         return True
     for i in range(d):
         largest = larger(largest, fabs(matrix[i * d + i]))
     for i in range(d * d):
-        doubt += matrix[i]
-    if not isfinite(doubt):
+        total += matrix[i]
+    if not isfinite(total):
         return False
     lift = 2.0**-52 * largest
     for times in range(16):
@@ -563,31 +422,27 @@ def _factor(matrix: Out, lower: Out, d: Size) -> cython.bint:
     return False
 
 
-def learn_online_gradient(
-    self: cython.pointer[Linear], block: Size, x: Reading, reward: Reading
-) -> cython.bint:
+def learn_online_gradient(self, block, x, reward):
     """One step of projected online gradient descent for each reward; params: rate, then the radius
     of each reward's ball; moment (blocks, rewards, 1): sums of squared gradients.
 
     Where these would leave the range of floats, the observation is rejected and nothing is
-    written. x (d,), reward (rewards,). Cost: 2 rewards d.
+    written. x (d,), reward (rows,). Cost: 2 rewards d.
     """
-    i: Size
     d: Size = self.d
     n: Size = self.rewards
-    square: Real
-    doubt: Real = 0.0
-    error: Real
+    total: Real = 0.0
     errors: Writing = self.work
-    moment: Writing = self.moment + block * n
-    theta: Writing = self.theta + block * n * d
+    moment: Writing = self.moment + place_in(self, block, 1)
+    theta: Writing = self.theta + place_in(self, block, d)
+    radii: Reading = self.params + 1 + self.first
     self.counters[STATUS] = 0.0
     square = _product_of_same(x, d)
     for i in range(n):
-        error = _residual(theta + i * d, x, -reward[i], d)
+        error = _residual(theta + i * d, x, -reward[self.first + i], d)
         errors[i] = error
-        doubt += moment[i] + 4.0 * error * error * square
-    if not isfinite(doubt):
+        total += moment[i] + 4.0 * error * error * square
+    if not isfinite(total):
         self.counters[STATUS] = 1.0
         return False
     for i in range(n):
@@ -595,8 +450,8 @@ def learn_online_gradient(
         moment[i] += 4.0 * error * error * square
         if moment[i] > 0.0:
             _descend(
-                -self.params[0] * self.params[1 + i] * 2.0 * error / sqrt(moment[i]),
-                self.params[1 + i],
+                -self.params[0] * radii[i] * 2.0 * error / sqrt(moment[i]),
+                radii[i],
                 x,
                 theta + i * d,
                 d,
@@ -605,37 +460,23 @@ def learn_online_gradient(
     return True
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _product_of_same(x: In, n: Size) -> Real:
+def _product_of_same(x, n):
     """|x|^2. x (n,)."""
-    j: Size
     total: Real = 0.0
     for j in range(n):
         total = fma(x[j], x[j], total)
     return total
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _residual(theta: In, x: In, start: Real, n: Size) -> Real:
+def _residual(theta, x, start, n):
     """start + <theta, x>. theta, x (n,)."""
-    j: Size
     for j in range(n):
         start = fma(theta[j], x[j], start)
     return start
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _descend(pull: Real, radius: Real, x: In, theta: Out, n: Size) -> cython.void:
+def _descend(pull, radius, x, theta, n):
     """theta += pull x, then projected on the ball of this radius. x, theta (n,)."""
-    j: Size
-    norm: Real
-    shrink: Real
     for j in range(n):
         theta[j] = fma(pull, x[j], theta[j])
     norm = _product_of_same(theta, n)
@@ -672,12 +513,12 @@ class Regression:
 
     def __init__(
         self,
-        gram: cython.double[:, :, ::1],
-        inverse: cython.double[:, :, ::1],
-        theta: cython.double[:, :, ::1],
-        moment: cython.double[:, :, ::1],
-        params: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        counters: cython.double[::1],
+        gram: OutTensor,
+        inverse: OutTensor,
+        theta: OutTensor,
+        moment: OutTensor,
+        params: Vector,
+        counters: OutVector,
         learn: str = "ridge",
     ) -> None:
         own: cython.pointer[Linear] = cython.address(self.own)
@@ -702,7 +543,7 @@ class Regression:
             if given != shape:
                 raise ValueError(f"{name} has shape {given}, not {shape}")
         self.kept = (gram, inverse, theta, moment, params, counters)
-        own.blocks, own.rewards, own.d = blocks, n, d
+        own.blocks, own.rewards, own.first, own.rows, own.d = blocks, n, 0, n, d
         own.gram = cython.address(gram[0, 0, 0]) if design else cython.NULL
         own.inverse = cython.address(inverse[0, 0, 0]) if design else cython.NULL
         own.theta = cython.address(theta[0, 0, 0])
@@ -715,11 +556,10 @@ class Regression:
 
     def make_room(self, arms: Size) -> cython.void:
         """Scratch for this many arms, unless there is as much."""
-        size: Size
         start: uintptr_t
         if self.own.work == cython.NULL or arms > self.arms:
             size = scratch_size(cython.address(self.own), arms)
-            room: cython.double[::1] = np.empty(size + 8)
+            room: OutVector = np.empty(size + 8)
             start = (cython.cast(uintptr_t, cython.address(room[0])) + 63) & ~cython.cast(
                 uintptr_t, 63
             )
@@ -727,12 +567,7 @@ class Regression:
             self.own.work = cython.cast(cython.p_double, cython.cast(cython.p_void, start))
             self.arms = arms
 
-    def learn(
-        self,
-        block: Size,
-        x: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        reward: cython.const[cython.double][::1],  # type: ignore[valid-type]
-    ) -> bool:
+    def learn(self, block: Size, x: Vector, reward: Vector) -> bool:
         """Take an observation; False where it was rejected. x (d,), reward (rewards,)."""
         own: cython.pointer[Linear] = cython.address(self.own)
         if not 0 <= block < own.blocks:
@@ -753,12 +588,7 @@ class Regression:
             refresh(cython.address(self.own))
         return self.own.counters[STATUS] == 0.0
 
-    def scores(
-        self,
-        direction: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        features: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-        per_arm: cython.bint = False,
-    ) -> Any:
+    def scores(self, direction: Vector, features: Matrix, per_arm: cython.bint = False) -> Any:
         """<direction, theta x_a> of each arm, (arms,).
 
         direction (rewards,), or (n,) where the design has n d features and one reward;
@@ -775,7 +605,7 @@ class Regression:
         out = np.empty(arms)
         if arms == 0:
             return out
-        to: cython.double[::1] = out
+        to: OutVector = out
         self.make_room(arms)
         with cython.nogil:
             estimated_scores(
@@ -789,11 +619,7 @@ class Regression:
             )
         return out
 
-    def widths(
-        self,
-        features: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-        per_arm: cython.bint = False,
-    ) -> Any:
+    def widths(self, features: Matrix, per_arm: cython.bint = False) -> Any:
         """|x_a| in the norm of the inverse design, (arms,). features (arms, d), or (1, d)."""
         own: cython.pointer[Linear] = cython.address(self.own)
         arms: Size = own.blocks if per_arm else features.shape[0]
@@ -807,25 +633,20 @@ class Regression:
         out = np.empty(arms)
         if arms == 0:
             return out
-        to: cython.double[::1] = out
+        to: OutVector = out
         self.make_room(arms)
         with cython.nogil:
             design_widths(own, cython.address(features[0, 0]), arms, per_arm, cython.address(to[0]))
         return out
 
     def predictions(
-        self,
-        features: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
-        low: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        high: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        per_arm: cython.bint = False,
+        self, features: Matrix, low: Vector, high: Vector, per_arm: cython.bint = False
     ) -> Any:
         """theta x_a of each arm, (arms, rewards), every reward projected on its range.
 
         features (arms, d), or (1, d) if per_arm; low, high (rewards,).
         """
         own: cython.pointer[Linear] = cython.address(self.own)
-        a: Size
         n: Size = own.rewards
         d: Size = own.d
         arms: Size = own.blocks if per_arm else features.shape[0]
@@ -839,7 +660,7 @@ class Regression:
         out = np.empty((arms, n))
         if arms == 0:
             return out
-        to: cython.double[:, ::1] = out
+        to: OutMatrix = out
         for a in range(arms):
             predict(
                 own.theta + (a * n * d if per_arm else 0),
@@ -853,7 +674,7 @@ class Regression:
         return out
 
 
-def largest_square(rows: cython.const[cython.double][:, ::1]) -> float:  # type: ignore[valid-type]
+def largest_square(rows: Matrix) -> float:
     """max_a |x_a|^2 of rows (n, d); it is not finite if one of the numbers is not."""
     if rows.shape[0] == 0 or rows.shape[1] == 0:
         return 0.0

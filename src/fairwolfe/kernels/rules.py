@@ -1,7 +1,7 @@
-# cython: language_level=3
+# cython: language_level=3, infer_types=True
 """Rules: an arm for the scalar reward <g, r>, from what a linear regression has learnt.
 
-Every rule has one signature, `Choose` in rules.pxd. The estimates of a shared model are theta x_a;
+Every rule reads one `Query`, see rules.pxd. The estimates of a shared model are theta x_a;
 an extended model regresses <g, r> on g (x) x, and its one row of n d parameters is read as (n, d).
 """
 
@@ -11,450 +11,226 @@ from typing import Any
 
 import cython
 import numpy as np
-from cython.cimports.cpython.pycapsule import (
-    PyCapsule_GetContext,
-    PyCapsule_GetName,
-    PyCapsule_GetPointer,
-)
-from cython.cimports.cpython.ref import PyObject
-from cython.cimports.fairwolfe.kernels.ridge import (
-    LOG_DET,
-    UPDATES,
-    Linear,
-    Reading,
-    Regression,
-    Writing,
-    add_rows,
-    arms_in,
-    between,
-    cholesky,
-    columns,
-    combine_rows,
-    estimated_scores,
-    larger,
-    norms_of_columns,
-    padded,
-    row_products,
-    smaller,
-    square_norm,
-    squares_in,
-)
-from cython.cimports.fairwolfe.kernels.rules import (
-    Choose,
-    Look,
-    OutsideCall,
-    OutsideFunction,
-    argmax,
-    pointwise_bonus,
-    pointwise_radius,
-)
-from cython.cimports.fairwolfe.kernels.types import In, Out, Real, Size
-from cython.cimports.libc.math import NAN, fabs, fma, log, log1p, sqrt
-from cython.cimports.libc.stdint import uintptr_t
 
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.gradients import c_types, is_outside
 
 # --- scores and confidence widths -----------------------------------------------------------------
-# Arrays of a number for each arm in the scratch of the model, in units of padded(arms): the first
-# is taken by sums inside loops; then the widths, two more, and the features as columns.
 
 
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _arm_array(model: cython.pointer[Linear], arms: Size, which: Size) -> Writing:
-    """One of the arrays above: 0 to 4, or 5 for the columns."""
-    return arms_in(model) + which * padded(arms)
+def _transpose_features(q: cython.pointer[Query]) -> cython.void:
+    """Store the features as columns, for `_scores`, `_widths` and `_estimate`."""
+    if not q.per_arm:
+        columns(q.features, arm_array(q, 5), padded(q.arms), q.arms, q.d)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _turn(
-    model: cython.pointer[Linear], features: Reading, arms: Size, d: Size, per_arm: cython.bint
-) -> cython.void:
-    """Prepare the features of a context for `_scores` and `_widths`."""
-    if not per_arm:
-        columns(features, _arm_array(model, arms, 5), padded(arms), arms, d)
-
-
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _scores(
-    model: cython.pointer[Linear],
-    g: Reading,
-    n: Size,
-    features: Reading,
-    arms: Size,
-    d: Size,
-    per_arm: cython.bint,
-    out: Writing,
-) -> cython.void:
-    """out[a] = <g, theta x_a>, after `_turn`. Cost: (n + arms) d, per arm arms n d."""
-    a: Size
-    if per_arm:
-        estimated_scores(model, g, features, arms, d, True, out)
+def _scores(q: cython.pointer[Query], g: Reading, out: Writing) -> cython.void:
+    """out[a] = <g, theta x_a>, after `_transpose_features`. O((n + arms) d), or O(arms n d)."""
+    if q.per_arm:
+        estimated_scores(q.model, g, q.features, q.arms, q.d, True, out)
         return
-    combine_rows(g, model.theta, model.work, n, d)
-    for a in range(arms):
+    combine_rows(g, q.model.theta, q.model.work, q.n, q.d)
+    for a in range(q.arms):
         out[a] = 0.0
-    add_rows(model.work, _arm_array(model, arms, 5), padded(arms), out, d, arms)
+    add_rows(q.model.work, arm_array(q, 5), padded(q.arms), out, q.d, q.arms)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _widths(
-    model: cython.pointer[Linear],
-    features: Reading,
-    arms: Size,
-    d: Size,
-    per_arm: cython.bint,
-    out: Writing,
-) -> cython.void:
-    """out[a] = |x_a| in the norm of V^-1, after `_turn`. Cost: arms d^2/2, per arm arms d^2."""
-    a: Size
-    if per_arm:
-        for a in range(arms):
-            out[a] = sqrt(larger(square_norm(model.inverse + a * d * d, features, d), 0.0))
+def _norms(q: cython.pointer[Query], matrix: Reading, out: Writing) -> cython.void:
+    """out[a] = |x_a| in the norm of a matrix (d, d), after `_transpose_features`."""
+    stride = padded(q.arms)
+    norms_of_columns(matrix, arm_array(q, 5), stride, arm_array(q, 0), out, q.arms, q.d)
+
+
+def _widths(q: cython.pointer[Query], s: Size, out: Writing) -> cython.void:
+    """out[a] = |x_a| in the norm of V_s^-1, after `_transpose_features`; s: the stage. Cost:
+    arms d^2/2, per arm arms d^2.
+    """
+    first = s * q.model.blocks
+    if not q.per_arm:
+        _norms(q, q.model.inverse + first * q.d * q.d, out)
         return
-    norms_of_columns(
-        model.inverse,
-        _arm_array(model, arms, 5),
-        padded(arms),
-        _arm_array(model, arms, 0),
-        out,
-        arms,
-        d,
-    )
+    for a in range(q.arms):
+        inverse = q.model.inverse + (first + a) * q.d * q.d
+        out[a] = sqrt(larger(square_norm(inverse, q.features, q.d), 0.0))
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _extended_widths(
-    model: cython.pointer[Linear], g: Reading, n: Size, arms: Size, d: Size, out: Writing
-) -> cython.void:
-    """out[a] = |g (x) x_a| in the norm of V^-1, after `_turn`.
+def _counters(q: cython.pointer[Query], s: Size) -> Writing:
+    """The counters of the regression of stage s."""
+    return q.model.counters + s * N_COUNTERS
+
+
+def _learnt(q: cython.pointer[Query]) -> Real:
+    """How many observations were learnt: with several stages the mean over the rewards, weighted
+    by |g_i| times the range of reward i.
+    """
+    if q.stages == 1:
+        return q.model.counters[UPDATES]
+    weight, total, least = 0.0, 0.0, INFINITY
+    for s in range(q.stages):
+        updates = _counters(q, s)[UPDATES]
+        least = smaller(least, updates)
+        for i in range(q.starts[s], q.starts[s + 1]):
+            part = fabs(q.g[i]) * q.spans[i]
+            weight += part
+            total += part * updates
+    return total / weight if weight > 0.0 else least
+
+
+def _extended_widths(q: cython.pointer[Query], g: Reading, out: Writing) -> cython.void:
+    """out[a] = |g (x) x_a| in the norm of V^-1, after `_transpose_features`.
 
     That is |x_a| in the norm of (g (x) I)' V^-1 (g (x) I): one contraction to d x d, then the
     widths. With e = n d: g (n,), V^-1 (e, e), out (arms,). Cost: e^2 + arms d^2/2.
     """
-    j: Size
-    rows: Writing = squares_in(model)  # (d, e)
-    contracted: Writing = rows + padded(model.d * model.d)
-    combine_rows(g, model.inverse, rows, n, d * n * d)
-    for j in range(d):
-        combine_rows(g, rows + j * n * d, contracted + j * d, n, d)
-    norms_of_columns(
-        contracted,
-        _arm_array(model, arms, 5),
-        padded(arms),
-        _arm_array(model, arms, 0),
-        out,
-        arms,
-        d,
-    )
+    size = q.n * q.d
+    rows = squares_in(q.model)  # (d, e)
+    contracted = rows + padded(q.model.d * q.model.d)
+    combine_rows(g, q.model.inverse, rows, q.n, q.d * size)
+    for j in range(q.d):
+        combine_rows(g, rows + j * size, contracted + j * q.d, q.n, q.d)
+    _norms(q, contracted, out)
 
 
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _radius(noise: Real, prior: Real, level: Real, log_det: Real) -> Real:
-    """The confidence radius alpha = R sqrt(2 ln(1/delta_1) + ln(det V/det V_0)) + sqrt(ridge) D.
+def _estimate(q: cython.pointer[Query], i: Size, out: Writing) -> cython.void:
+    """out[a] = the estimate of reward i for arm a, after `_transpose_features`. out (arms,)."""
+    for a in range(q.arms):
+        out[a] = 0.0
+    if not q.per_arm:
+        theta = q.model.theta + i * q.d
+        add_rows(theta, arm_array(q, 5), padded(q.arms), out, q.d, q.arms)
+        return
+    for a in range(q.arms):
+        row_products(q.model.theta + (a * q.n + i) * q.d, q.features, out + a, 1, q.d)
 
-    noise is R, prior is sqrt(ridge) D_theta, level is 2 ln(1/delta_1).
-    """
-    return noise * sqrt(level + log_det) + prior
+
+# --- bonuses --------------------------------------------------------------------------------------
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _add_scaled_widths(bonus: Real, width: In, out: Out, arms: Size) -> cython.void:
-    """out[a] += bonus width[a], two roundings. width, out (arms,)."""
-    a: Size
+def _add_scaled(scale: Real, width: In, out: Out, arms: Size) -> cython.void:
+    """out[a] += scale width[a], two roundings. width, out (arms,)."""
     for a in range(arms):
-        out[a] += bonus * width[a]
+        out[a] += scale * width[a]
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def _add_bonus(
-    model: cython.pointer[Linear],
-    g: Reading,
-    n: Size,
-    params: Reading,
-    width: Reading,
-    out: Writing,
-    arms: Size,
+    q: cython.pointer[Query], s: Size, g: Reading, params: Reading, width: Reading, out: Writing
 ) -> cython.void:
-    """out[a] += exploration (sum_i |g_i| alpha_i) width[a], optimistic for either sign of g.
+    """out[a] += exploration (sum_i |g_i| alpha_i) width[a] over the rewards of stage s, optimistic
+    for either sign of g.
 
     params: exploration, 2 ln(1/delta_1); R_i; sqrt(ridge) D_theta_i. g (n,), width, out (arms,).
     """
-    i: Size
-    bonus: Real = 0.0
-    for i in range(n):
-        bonus += fabs(g[i]) * _radius(
-            params[2 + i], params[2 + n + i], params[1], model.counters[LOG_DET]
-        )
-    _add_scaled_widths(bonus * params[0], width, out, arms)
+    bonus = 0.0
+    log_det = _counters(q, s)[LOG_DET]
+    for i in range(q.starts[s], q.starts[s + 1]):
+        alpha = confidence_radius(params[2 + i], params[2 + q.n + i], params[1], log_det)
+        bonus += fabs(g[i]) * alpha
+    _add_scaled(bonus * params[0], width, out, q.arms)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _sum_pointwise(
-    weight: Real,
-    low: Real,
-    high: Real,
-    noise: Real,
-    radius: Real,
-    value: In,
-    width: In,
-    out: Out,
-    arms: Size,
+def _add_weighted_bonus(
+    q: cython.pointer[Query], i: Size, radius: Real, value: In, width: In, out: Out
 ) -> cython.void:
-    """out[a] += weight pointwise_bonus_a, the value projected on its range. value, width, out
-    (arms,).
+    """out[a] += |g_i| pointwise_bonus_ia, the value projected on its range. value, width, out
+    (arms,). params: of `_linucb`.
     """
-    a: Size
-    for a in range(arms):
-        out[a] += weight * pointwise_bonus(
-            between(value[a], low, high), low, high, noise, width[a], radius
-        )
+    params, weight = q.params, fabs(q.g[i])
+    noise, low, high = params[2 + i], params[2 + 2 * q.n + i], params[2 + 3 * q.n + i]
+    for a in range(q.arms):
+        estimate = between(value[a], low, high)
+        out[a] += weight * pointwise_bonus(estimate, low, high, noise, width[a], radius)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _add_pointwise_bonus(
-    model: cython.pointer[Linear],
-    g: Reading,
-    n: Size,
-    features: Reading,
-    arms: Size,
-    d: Size,
-    per_arm: cython.bint,
-    params: Reading,
-    width: Reading,
-    out: Writing,
-) -> cython.void:
-    """out[a] += sum_i |g_i| pointwise_bonus_ia: no union over directions, and what a reward can
-    vary at its estimate.
-
-    params: of `_linucb`. g (n,), width, out (arms,). Cost: arms n d.
+def _add_pointwise_bonus(q: cython.pointer[Query], s: Size, width: Reading) -> cython.void:
+    """scores[a] += sum_i |g_i| pointwise_bonus_ia over the rewards of stage s: no union over
+    directions, and what a reward can vary at its estimate. params: of `_linucb`. width (arms,).
+    Cost: arms n d.
     """
-    a: Size
-    i: Size
-    value: Writing = _arm_array(model, arms, 2)
-    total: Writing = _arm_array(model, arms, 3)
-    wide: Real = pointwise_radius(-params[0], model.counters[UPDATES])
-    for a in range(arms):
+    value, total = arm_array(q, 2), arm_array(q, 3)
+    radius = pointwise_radius(-q.params[0], _counters(q, s)[UPDATES])
+    for a in range(q.arms):
         total[a] = 0.0
-    for i in range(n):
-        _estimate(model, i, n, features, arms, d, per_arm, value)
-        _sum_pointwise(
-            fabs(g[i]),
-            params[2 + 2 * n + i],
-            params[2 + 3 * n + i],
-            params[2 + i],
-            wide,
-            value,
-            width,
-            total,
-            arms,
-        )
-    for a in range(arms):
-        out[a] += total[a]
+    for i in range(q.starts[s], q.starts[s + 1]):
+        _estimate(q, i, value)
+        _add_weighted_bonus(q, i, radius, value, width, total)
+    for a in range(q.arms):
+        q.scores[a] += total[a]
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _estimate(
-    model: cython.pointer[Linear],
-    i: Size,
-    n: Size,
-    features: Reading,
-    arms: Size,
-    d: Size,
-    per_arm: cython.bint,
-    out: Writing,
-) -> cython.void:
-    """out[a] = the estimate of reward i for arm a, after `_turn`. out (arms,)."""
-    a: Size
-    for a in range(arms):
-        out[a] = 0.0
-    if per_arm:
-        for a in range(arms):
-            row_products(model.theta + (a * n + i) * d, features, out + a, 1, d)
-    else:
-        add_rows(model.theta + i * d, _arm_array(model, arms, 5), padded(arms), out, d, arms)
-
-
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _bottom(g: Reading, low: Reading, high: Reading, n: Size) -> Real:
-    """The least <g, r> for rewards in their ranges. g, low, high (n,)."""
-    i: Size
-    total: Real = 0.0
-    for i in range(n):
-        total += smaller(g[i] * low[i], g[i] * high[i])
-    return total
-
-
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _top(g: Reading, low: Reading, high: Reading, n: Size) -> Real:
-    """The largest <g, r> for rewards in their ranges. g, low, high (n,)."""
-    i: Size
-    total: Real = 0.0
-    for i in range(n):
-        total += larger(g[i] * low[i], g[i] * high[i])
-    return total
-
-
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def _add_extended_bonus(
-    model: cython.pointer[Linear],
-    g: Reading,
-    n: Size,
-    d: Size,
-    params: Reading,
-    width: Reading,
-    out: Writing,
-    arms: Size,
+    q: cython.pointer[Query], g: Reading, params: Reading, width: Reading, out: Writing
 ) -> cython.void:
     """The bonus on g (x) x; params: of `_linucb_extended`, its ranges only where pointwise.
 
     g (n,), width (arms,), out (arms,): estimates, then with the bonus.
     """
-    a: Size
-    bottom: Real
-    top: Real
-    wide: Real
     if params[0] >= 0.0:
-        _add_scaled_widths(
-            params[0] * _radius(params[2], params[3], params[1], model.counters[LOG_DET]),
-            width,
-            out,
-            arms,
-        )
+        radius = confidence_radius(params[2], params[3], params[1], q.model.counters[LOG_DET])
+        _add_scaled(params[0] * radius, width, out, q.arms)
         return
-    bottom = _bottom(g, params + 4, params + 4 + n, n)
-    top = _top(g, params + 4, params + 4 + n, n)
-    wide = pointwise_radius(n * d, model.counters[UPDATES])
+    low, high = params + 4, params + 4 + q.n
+    bottom, top = end_of_range(g, low, high, q.n, False), end_of_range(g, low, high, q.n, True)
+    radius = pointwise_radius(q.n * q.d, q.model.counters[UPDATES])
     if top > bottom:
-        for a in range(arms):
-            out[a] += pointwise_bonus(out[a], bottom, top, params[2], width[a], wide)
+        for a in range(q.arms):
+            out[a] += pointwise_bonus(out[a], bottom, top, params[2], width[a], radius)
 
 
 # --- rules ----------------------------------------------------------------------------------------
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _linucb(
-    model: cython.pointer[Linear],
-    g: Reading,
-    n: Size,
-    features: Reading,
-    arms: Size,
-    d: Size,
-    per_arm: cython.bint,
-    draws: Reading,
-    params: Reading,
-    n_params: Size,
-    scores: Writing,
-    report: Writing,
-) -> Size:
-    """The arm of largest estimate plus confidence width.
+def _linucb(q: cython.pointer[Query]) -> Size:
+    """The arm of largest estimate plus confidence width, which is summed over the stages.
 
     params: exploration, or minus the parameters of a reward (pointwise), 2 ln(1/delta_1); R_i;
     sqrt(ridge) D_theta_i; lows; highs (the ranges are read where pointwise). No draws.
     """
-    width: Writing = _arm_array(model, arms, 1)
-    _turn(model, features, arms, d, per_arm)
-    _scores(model, g, n, features, arms, d, per_arm, scores)
-    _widths(model, features, arms, d, per_arm, width)
-    if params[0] < 0.0:
-        _add_pointwise_bonus(model, g, n, features, arms, d, per_arm, params, width, scores)
-    else:
-        _add_bonus(model, g, n, params, width, scores, arms)
-    report[0] = 1.0
-    return argmax(scores, arms)
+    width = arm_array(q, 1)
+    _transpose_features(q)
+    _scores(q, q.g, q.scores)
+    for s in range(q.stages):
+        _widths(q, s, width)
+        if q.params[0] < 0.0:
+            _add_pointwise_bonus(q, s, width)
+        else:
+            _add_bonus(q, s, q.g, q.params, width, q.scores)
+    q.probability = 1.0
+    return argmax(q.scores, q.arms)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _linucb_extended(
-    model: cython.pointer[Linear],
-    g: Reading,
-    n: Size,
-    features: Reading,
-    arms: Size,
-    d: Size,
-    per_arm: cython.bint,
-    draws: Reading,
-    params: Reading,
-    n_params: Size,
-    scores: Writing,
-    report: Writing,
-) -> Size:
-    """The same in an extended model, never per arm.
+def _linucb_extended(q: cython.pointer[Query]) -> Size:
+    """`_linucb` in an extended model, never per arm.
 
     params: exploration or -1 (pointwise), 2 ln(1/delta_1), R, sqrt(ridge) D_theta; lows; highs
     (the ranges are read where pointwise). No draws.
     """
-    width: Writing = _arm_array(model, arms, 1)
-    _turn(model, features, arms, d, False)
-    _scores(model, g, n, features, arms, d, False, scores)
-    _extended_widths(model, g, n, arms, d, width)
-    _add_extended_bonus(model, g, n, d, params, width, scores, arms)
-    report[0] = 1.0
-    return argmax(scores, arms)
+    width = arm_array(q, 1)
+    _transpose_features(q)
+    _scores(q, q.g, q.scores)
+    _extended_widths(q, q.g, width)
+    _add_extended_bonus(q, q.g, q.params, width, q.scores)
+    q.probability = 1.0
+    return argmax(q.scores, q.arms)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _draw(probabilities: Reading, uniform: Real, n: Size) -> Size:
-    """The place that a uniform number in [0, 1) falls on. probabilities (n,)."""
-    a: Size
+def _sample(q: cython.pointer[Query], probabilities: Reading) -> Size:
+    """The arm that the uniform number draws[0] in [0, 1) falls on. probabilities (arms,)."""
     last: Size = 0
-    total: Real = 0.0
-    for a in range(n):
+    total = 0.0
+    for a in range(q.arms):
         if probabilities[a] > 0.0:
             last = a
             total += probabilities[a]
-            if uniform < total:
-                return a
-    return last  # the probabilities sum to a little less than 1
+            if q.draws[0] < total:
+                break
+    q.probability = probabilities[last]
+    return last  # also where the probabilities sum to a little less than 1
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def _gap_probabilities(values: In, best: Size, gamma: Real, out: Out, n: Size) -> cython.void:
     """out[a] = 1/(n + gamma (best - value_a)), the rest to the best arm. values, out (n,)."""
-    a: Size
-    rest: Real = 1.0
-    most: Real = values[best]
+    rest = 1.0
+    most = values[best]
     arms: Real = n
     for a in range(n):
         out[a] = 1.0 / (arms + gamma * (most - values[a]))
@@ -464,172 +240,94 @@ def _gap_probabilities(values: In, best: Size, gamma: Real, out: Out, n: Size) -
     out[best] = rest
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _sample(
-    model: cython.pointer[Linear],
-    gamma: Real,
-    uniform: Real,
-    scores: Reading,
-    report: Writing,
-    arms: Size,
-) -> Size:
-    """An arm by the gaps between the scores."""
-    arm: Size
-    probabilities: Writing = _arm_array(model, arms, 1)
-    _gap_probabilities(scores, argmax(scores, arms), gamma, probabilities, arms)
-    arm = _draw(probabilities, uniform, arms)
-    report[0] = probabilities[arm]
-    return arm
+def _sample_by_gaps(q: cython.pointer[Query], gamma: Real) -> Size:
+    """P(a) = 1/(K + gamma (best - score_a)); the best has the rest."""
+    probabilities = arm_array(q, 1)
+    _gap_probabilities(q.scores, argmax(q.scores, q.arms), gamma, probabilities, q.arms)
+    return _sample(q, probabilities)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _squarecb(
-    model: cython.pointer[Linear],
-    g: Reading,
-    n: Size,
-    features: Reading,
-    arms: Size,
-    d: Size,
-    per_arm: cython.bint,
-    draws: Reading,
-    params: Reading,
-    n_params: Size,
-    scores: Writing,
-    report: Writing,
-) -> Size:
-    """P(a) = 1/(K + gamma_t (best - score_a)), gamma_t = gamma0 sqrt t; the best has the rest.
+def _squarecb(q: cython.pointer[Query]) -> Size:
+    """`_sample_by_gaps` with gamma_t = gamma0 sqrt t. params: gamma0. draws (1,)."""
+    estimated_scores(q.model, q.g, q.features, q.arms, q.d, q.per_arm, q.scores)
+    return _sample_by_gaps(q, q.params[0] * sqrt(_learnt(q) + 1.0))
 
-    params: gamma0. draws (1,).
+
+def _deviation(q: cython.pointer[Query], arm: Size, least: Real) -> Real:
+    """sum_i |g_i| sd_i of an arm, sd_i of `deviation_at` its estimate. params: of
+    `_squarecb_scaled`.
     """
-    estimated_scores(model, g, features, arms, d, per_arm, scores)
-    return _sample(
-        model,
-        params[0] * sqrt(model.counters[UPDATES] + 1.0),
-        draws[0],
-        scores,
-        report,
-        arms,
-    )
+    total, value = 0.0, cython.declare(Real)
+    for i in range(q.n):
+        block = arm * q.n + i if q.per_arm else i
+        x = q.features if q.per_arm else q.features + arm * q.d
+        row_products(x, q.model.theta + block * q.d, cython.address(value), 1, q.d)
+        noise, low, high = q.params[1 + i], q.params[1 + q.n + i], q.params[1 + 2 * q.n + i]
+        total += fabs(q.g[i]) * deviation_at(value, low, high, noise, least)
+    return total
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
+def _squarecb_scaled(q: cython.pointer[Query]) -> Size:
+    """`_sample_by_gaps` with gamma_t = c sqrt t/sd: of the estimated best arm's <g, r>, so that the
+    units of the rewards do not matter. params: c; R_i; lows; highs. draws (1,).
+    """
+    t = q.model.counters[UPDATES] + 1.0
+    estimated_scores(q.model, q.g, q.features, q.arms, q.d, q.per_arm, q.scores)
+    sd = _deviation(q, argmax(q.scores, q.arms), 1.0 / (1.0 + t))
+    return _sample_by_gaps(q, q.params[0] * sqrt(t) / sd if sd > 0.0 else 0.0)
+
+
 def _theorem_rate(params: Reading, arms: Real, t: Real) -> Real:
     """gamma_t of the theorem: fixed for a horizon, or the anytime preset.
 
     params: as in `_squarecb_theorem`.
     """
-    slope: Real = params[1]
-    diameter: Real = params[2]
-    delta: Real = params[3]
-    s: Real = params[4] if params[4] > 0.0 else t
-    noise: Real
-    regret: Real = params[5] + params[6] * log1p(params[7] * s) + params[8] * sqrt(s)
-    if params[4] > 0.0:
+    slope, diameter, delta, horizon = params[1], params[2], params[3], params[4]
+    s = horizon if horizon > 0.0 else t
+    regret = params[5] + params[6] * log1p(params[7] * s) + params[8] * sqrt(s)
+    if horizon > 0.0:
         noise = 16.0 * (slope * slope) * (diameter * diameter) * log(2.0 / delta)
         return sqrt(8.0 * arms * s / (2.0 * (slope * slope) * regret + noise))
     noise = 8.0 * (diameter * diameter) * log(4.0 * s * s / delta)
     return 2.0 / slope * sqrt(s * arms / (regret + noise))
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def _add_projected(
     weight: Real, value: In, low: Real, high: Real, out: Out, arms: Size
 ) -> cython.void:
     """out[a] += weight (value[a] projected on [low, high]), two roundings. value, out (arms,)."""
-    a: Size
     for a in range(arms):
         out[a] += weight * between(value[a], low, high)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _squarecb_theorem(
-    model: cython.pointer[Linear],
-    g: Reading,
-    n: Size,
-    features: Reading,
-    arms: Size,
-    d: Size,
-    per_arm: cython.bint,
-    draws: Reading,
-    params: Reading,
-    n_params: Size,
-    scores: Writing,
-    report: Writing,
-) -> Size:
+def _squarecb_theorem(q: cython.pointer[Query]) -> Size:
     """`_squarecb` with the theorem's gamma_t, its predictions projected on the possible rewards.
 
     params: 0, L, D_K, delta, horizon (0: none), the four numbers of R(t); lows; highs. draws (1,).
     """
-    a: Size
-    i: Size
-    value: Writing = _arm_array(model, arms, 2)
-    _turn(model, features, arms, d, per_arm)
-    for a in range(arms):
-        scores[a] = 0.0
-    for i in range(n):
-        _estimate(model, i, n, features, arms, d, per_arm, value)
-        _add_projected(g[i], value, params[9 + i], params[9 + n + i], scores, arms)
-    return _sample(
-        model,
-        _theorem_rate(params, arms, model.counters[UPDATES] + 1.0),
-        draws[0],
-        scores,
-        report,
-        arms,
-    )
+    value = arm_array(q, 2)
+    low, high = q.params + 9, q.params + 9 + q.n
+    _transpose_features(q)
+    for a in range(q.arms):
+        q.scores[a] = 0.0
+    for i in range(q.n):
+        _estimate(q, i, value)
+        _add_projected(q.g[i], value, low[i], high[i], q.scores, q.arms)
+    return _sample_by_gaps(q, _theorem_rate(q.params, q.arms, _learnt(q) + 1.0))
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _epsilon_greedy(
-    model: cython.pointer[Linear],
-    g: Reading,
-    n: Size,
-    features: Reading,
-    arms: Size,
-    d: Size,
-    per_arm: cython.bint,
-    draws: Reading,
-    params: Reading,
-    n_params: Size,
-    scores: Writing,
-    report: Writing,
-) -> Size:
-    """The best estimate with probability 1 - epsilon, else any arm. params: epsilon.
-    draws (1,).
-    """
-    a: Size
-    arm: Size
-    share: Real = params[0] / cython.cast(Real, arms)
-    probabilities: Writing = _arm_array(model, arms, 1)
-    estimated_scores(model, g, features, arms, d, per_arm, scores)
-    for a in range(arms):
-        probabilities[a] = share
-    probabilities[argmax(scores, arms)] += 1.0 - params[0]
-    arm = _draw(probabilities, draws[0], arms)
-    report[0] = probabilities[arm]
-    return arm
+def _epsilon_greedy(q: cython.pointer[Query]) -> Size:
+    """The best estimate with probability 1 - epsilon, else any arm. params: epsilon. draws (1,)."""
+    probabilities = arm_array(q, 1)
+    estimated_scores(q.model, q.g, q.features, q.arms, q.d, q.per_arm, q.scores)
+    for a in range(q.arms):
+        probabilities[a] = q.params[0] / cython.cast(Real, q.arms)
+    probabilities[argmax(q.scores, q.arms)] += 1.0 - q.params[0]
+    return _sample(q, probabilities)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def _add_noise(lower: In, draws: In, spread: Real, out: Out, d: Size) -> cython.void:
     """out += spread lower draws. lower (d, d), draws, out (d,)."""
-    j: Size
-    k: Size
-    noise: Real
     for j in range(d):
         noise = 0.0
         for k in range(j + 1):
@@ -637,146 +335,80 @@ def _add_noise(lower: In, draws: In, spread: Real, out: Out, d: Size) -> cython.
         out[j] = fma(spread, noise, out[j])
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _thompson(
-    model: cython.pointer[Linear],
-    g: Reading,
-    n: Size,
-    features: Reading,
-    arms: Size,
-    d: Size,
-    per_arm: cython.bint,
-    draws: Reading,
-    params: Reading,
-    n_params: Size,
-    scores: Writing,
-    report: Writing,
-) -> Size:
+def _thompson(q: cython.pointer[Query]) -> Size:
     """The arm of largest <g, theta~ x>, theta~ drawn from N(theta, R_i^2 V^-1) by reward.
 
     <g, theta> has mean sum_i g_i theta_i and covariance (sum_i g_i^2 R_i^2) V^-1, the rewards
-    being independent: one draw of d numbers is enough for all rewards.
+    being independent: one draw of d numbers is enough for all rewards of a stage.
 
-    params: R_i times the scale. draws (blocks d,): standard normals. Cost: d^3/6 for
-    each block.
+    params: R_i times the scale. draws (stages blocks d,): standard normals. Cost: d^3/6 for each
+    stage and block.
     """
-    b: Size
-    i: Size
-    scale: Real
-    spread: Real = 0.0
-    drawn: Writing = model.work
-    lower: Writing = squares_in(model)
-    for i in range(n):
-        scale = g[i] * params[i]
-        spread += scale * scale
-    spread = sqrt(spread)
+    d, model, drawn, lower = q.d, q.model, q.model.work, squares_in(q.model)
     for b in range(model.blocks):
-        combine_rows(g, model.theta + b * n * d, drawn, n, d)
-        if not cholesky(model.inverse + b * d * d, lower, d):
-            return -1
-        _add_noise(lower, draws + b * d, spread, drawn, d)
-        if per_arm:
-            row_products(features, drawn, scores + b, 1, d)
-        else:
-            row_products(features, drawn, scores, arms, d)
-    report[0] = NAN  # it has no closed form
-    return argmax(scores, arms)
+        combine_rows(q.g, model.theta + b * q.n * d, drawn, q.n, d)
+        for s in range(q.stages):
+            place = s * model.blocks + b
+            spread = 0.0
+            for i in range(q.starts[s], q.starts[s + 1]):
+                scale = q.g[i] * q.params[i]
+                spread += scale * scale
+            if not cholesky(model.inverse + place * d * d, lower, d):
+                return -1
+            _add_noise(lower, q.draws + place * d, sqrt(spread), drawn, d)
+        row_products(q.features, drawn, q.scores + b, 1 if q.per_arm else q.arms, d)
+    q.probability = NAN  # it has no closed form
+    return argmax(q.scores, q.arms)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _uniform(
-    model: cython.pointer[Linear],
-    g: Reading,
-    n: Size,
-    features: Reading,
-    arms: Size,
-    d: Size,
-    per_arm: cython.bint,
-    draws: Reading,
-    params: Reading,
-    n_params: Size,
-    scores: Writing,
-    report: Writing,
-) -> Size:
+def _constant(q: cython.pointer[Query], arm: Real, probability: Real) -> Size:
+    """An arm without scores, the last one where there are fewer."""
+    for a in range(q.arms):
+        q.scores[a] = 0.0
+    q.probability = probability
+    chosen = cython.cast(Size, arm)
+    return chosen if chosen < q.arms else q.arms - 1
+
+
+def _uniform(q: cython.pointer[Query]) -> Size:
     """Any arm; params are not read. draws (1,)."""
-    a: Size
-    arm: Size = cython.cast(Size, draws[0] * cython.cast(Real, arms))
-    for a in range(arms):
-        scores[a] = 0.0
-    report[0] = 1.0 / cython.cast(Real, arms)
-    return arm if arm < arms else arms - 1
+    arms: Real = q.arms
+    return _constant(q, q.draws[0] * arms, 1.0 / arms)
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _fixed(
-    model: cython.pointer[Linear],
-    g: Reading,
-    n: Size,
-    features: Reading,
-    arms: Size,
-    d: Size,
-    per_arm: cython.bint,
-    draws: Reading,
-    params: Reading,
-    n_params: Size,
-    scores: Writing,
-    report: Writing,
-) -> Size:
+def _fixed(q: cython.pointer[Query]) -> Size:
     """Always the same arm, the last one where there are fewer. params: the arm."""
-    a: Size
-    arm: Size = cython.cast(Size, params[0])
-    for a in range(arms):
-        scores[a] = 0.0
-    report[0] = 1.0
-    return arm if arm < arms else arms - 1
+    return _constant(q, q.params[0], 1.0)
 
 
-def choose_python(
-    model: cython.pointer[Linear],
-    g: Reading,
-    n: Size,
-    features: Reading,
-    arms: Size,
-    d: Size,
-    per_arm: cython.bint,
-    draws: Reading,
-    params: Reading,
-    n_params: Size,
-    scores: Writing,
-    report: Writing,
-) -> Size:
+def _estimates_and_widths(q: cython.pointer[Query]) -> Writing:
+    """What a rule from outside gets: scores[a] = <g, theta x_a>, and |x_a| in the norm of V^-1,
+    (arms,), or NULL without a design.
+    """
+    width = arm_array(q, 1)
+    q.probability = NAN
+    _transpose_features(q)
+    _scores(q, q.g, q.scores)
+    if q.model.inverse == cython.NULL:
+        return cython.NULL
+    _widths(q, 0, width)
+    return width
+
+
+def _python(q: cython.pointer[Query]) -> Size:
     """A function in Python; params: of a `PythonRule`, which keeps its exception; then -1.
 
     draws (1,). Its scores are the estimates. Cost: (n + arms) d + arms d^2/2, and the function.
     """
-    arm: Size = -1
-    width: Writing = _estimates_and_widths(model, g, n, features, arms, d, per_arm, scores)
-    report[0] = NAN
+    width = _estimates_and_widths(q)
     with cython.gil:
         rule: PythonRule = cython.cast(
-            PythonRule, cython.cast(cython.pointer[cython.pointer[PyObject]], params)[0]
+            PythonRule, cython.cast(cython.pointer[cython.pointer[PyObject]], q.params)[0]
         )
-        arm = _call(rule, scores, width, arms, model.counters[UPDATES], draws[0], report)
-    return arm
+        return _call(rule, q, width)
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
-def _call(
-    rule: PythonRule,
-    values: Reading,
-    width: Reading,
-    arms: Size,
-    t: Real,
-    uniform: Real,
-    report: Writing,
-) -> Size:
+def _call(rule: PythonRule, q: cython.pointer[Query], width: Reading) -> Size:
     """Call a function with copies, which it may keep or change; -1 where it raises."""
     arm: Size
     probability: Real
@@ -787,16 +419,18 @@ def _call(
     rule.inside = True
     rule.callbacks += 1
     try:
-        widths = None if width == cython.NULL else _array(width, arms)
-        chosen, stated = rule.function(_array(values, arms), widths, int(t), uniform)
+        values = copy_of(q.scores, (q.arms,))
+        widths = None if width == cython.NULL else copy_of(width, (q.arms,))
+        t = int(q.model.counters[UPDATES])
+        chosen, stated = rule.function(values, widths, t, q.draws[0])
         arm = chosen
-        if not 0 <= arm < arms:
-            raise InvalidInput(f"the rule chose arm {arm} of {arms}")
+        if not 0 <= arm < q.arms:
+            raise InvalidInput(f"the rule chose arm {arm} of {q.arms}")
         if stated is not None:
             probability = stated
             if not 0.0 < probability <= 1.0:
                 raise InvalidInput(f"the rule gave the probability {stated!r:.80}; {_CHANCE}")
-            report[0] = probability
+            q.probability = probability
         return arm
     except BaseException as error:  # kept for whoever called from Python
         if rule.error is None:
@@ -806,104 +440,45 @@ def _call(
         rule.inside = False
 
 
-@cython.cfunc
-def _array(numbers: Reading, n: Size) -> Any:
-    """A copy, (n,)."""
-    a: Size
-    copy = np.empty(n)
-    to: cython.double[::1] = copy
-    for a in range(n):
-        to[a] = numbers[a]
-    return copy
+def copy_of(numbers: Reading, shape: Any) -> Any:
+    """An array of its own, so that a function may keep it."""
+    array = np.empty(shape)
+    flat: OutVector = array.reshape(-1)
+    for i in range(flat.shape[0]):
+        flat[i] = numbers[i]
+    return array
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _estimates_and_widths(
-    model: cython.pointer[Linear],
-    g: Reading,
-    n: Size,
-    features: Reading,
-    arms: Size,
-    d: Size,
-    per_arm: cython.bint,
-    scores: Writing,
-) -> Writing:
-    """What a rule from outside is given: scores[a] = <g, theta x_a>, and |x_a| in the norm of
-    V^-1, (arms,), or NULL without a design.
+def _outside(q: cython.pointer[Query]) -> Size:
+    """A C function from outside the package, as `_python`; params: of an `OutsideRule`, which keeps
+    what was wrong; then -1.
     """
-    width: Writing = _arm_array(model, arms, 1)
-    _turn(model, features, arms, d, per_arm)
-    _scores(model, g, n, features, arms, d, per_arm, scores)
-    if model.inverse == cython.NULL:
-        return cython.NULL
-    _widths(model, features, arms, d, per_arm, width)
-    return width
-
-
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _outside(
-    model: cython.pointer[Linear],
-    g: Reading,
-    n: Size,
-    features: Reading,
-    arms: Size,
-    d: Size,
-    per_arm: cython.bint,
-    draws: Reading,
-    params: Reading,
-    n_params: Size,
-    scores: Writing,
-    report: Writing,
-) -> Size:
-    """A C function from outside the package, as `choose_python`; params: of an `OutsideRule`, which
-    keeps what was wrong; then -1.
-    """
-    arm: Size
-    own: cython.pointer[OutsideCall] = cython.cast(
-        cython.pointer[cython.pointer[OutsideCall]], params
-    )[0]
-    width: Writing = _estimates_and_widths(model, g, n, features, arms, d, per_arm, scores)
-    report[0] = NAN
-    arm = own.function(scores, width, arms, model.counters[UPDATES], draws[0], report, own.data)
-    if 0 <= arm < arms and (report[0] != report[0] or 0.0 < report[0] <= 1.0):
+    own = cython.cast(cython.pointer[cython.pointer[OutsideCall]], q.params)[0]
+    width = _estimates_and_widths(q)
+    chance = cython.address(q.probability)
+    t = q.model.counters[UPDATES]
+    arm = own.function(q.scores, width, q.arms, t, q.draws[0], chance, own.data)
+    if 0 <= arm < q.arms and (chance[0] != chance[0] or 0.0 < chance[0] <= 1.0):
         return arm
-    own.arm, own.arms, own.probability = arm, arms, report[0]
+    own.arm, own.arms, own.probability = arm, q.arms, chance[0]
     own.failed = True
     return -1
 
 
-# --- looks at all arms ----------------------------------------------------------------------------
+# --- terms of certificates ------------------------------------------------------------------------
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
 def _compare(
-    model: cython.pointer[Linear],
-    slope: Reading,
-    g: Reading,
-    n: Size,
-    features: Reading,
-    arms: Size,
-    d: Size,
-    per_arm: cython.bint,
-    arm: Size,
-    values: Writing,
-    out: Writing,
+    q: cython.pointer[Query], slope: Reading, arm: Size, values: Writing, out: Writing
 ) -> Real:
     """The estimates of <slope, r> as values, of which the largest is returned; the second and the
-    third number of a look, and 0 for the others; after `_turn`. values (arms,), out (4,).
+    third term, and 0 for the others. values (arms,), out (4,).
     """
-    greedy: Size
-    best: Real
-    _scores(model, g, n, features, arms, d, per_arm, values)
-    greedy = argmax(values, arms)
-    _scores(model, slope, n, features, arms, d, per_arm, values)
-    best = values[argmax(values, arms)]
+    _transpose_features(q)
+    _scores(q, q.g, values)
+    greedy = argmax(values, q.arms)
+    _scores(q, slope, values)
+    best = values[argmax(values, q.arms)]
     out[0] = 0.0
     out[3] = 0.0
     out[1] = best - values[arm]
@@ -911,144 +486,84 @@ def _compare(
     return best
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _look(
-    model: cython.pointer[Linear],
-    slope: Reading,
-    g: Reading,
-    n: Size,
-    features: Reading,
-    arms: Size,
-    d: Size,
-    per_arm: cython.bint,
-    arm: Size,
-    doubt: Reading,
-    n_doubt: Size,
-    out: Writing,
+def _certify_plain(
+    q: cython.pointer[Query], slope: Reading, arm: Size, bounds: Reading, size: Size, out: Writing
 ) -> cython.void:
-    """In a shared model without an inverse of the design; doubt is not read."""
-    _turn(model, features, arms, d, per_arm)
-    _compare(model, slope, g, n, features, arms, d, per_arm, arm, _arm_array(model, arms, 3), out)
+    """In a shared model without an inverse of the design; bounds are not read."""
+    _compare(q, slope, arm, arm_array(q, 3), out)
 
 
-@cython.nogil
-@cython.inline
-@cython.cfunc
-@cython.exceptval(check=False)
-def _hardly_tried(width: Real) -> cython.bint:
-    """An arm of width w is known as well as one that was tried 1/w^2 times: fewer than 100."""
-    return width * width * 100.0 > 1.0
-
-
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _look_optimistic(
-    model: cython.pointer[Linear],
-    slope: Reading,
-    g: Reading,
-    n: Size,
-    features: Reading,
-    arms: Size,
-    d: Size,
-    per_arm: cython.bint,
-    arm: Size,
-    doubt: Reading,
-    n_doubt: Size,
-    out: Writing,
-) -> cython.void:
-    """In a shared model. doubt: lows; highs; the params of `_add_bonus`, if any.
-
-    What an arm that was hardly tried may be worth is two standard errors above its estimate,
-    besides what one more reward may add: 95 %. With more, every arm that LinUCB has given up would
-    count.
-    """
-    a: Size
-    i: Size
-    hardly: Size = 0
-    width: Writing = _arm_array(model, arms, 1)
-    value: Writing = _arm_array(model, arms, 2)
-    values: Writing = _arm_array(model, arms, 3)
-    most: Writing = _arm_array(model, arms, 4)
-    best: Real
-    _turn(model, features, arms, d, per_arm)
-    best = _compare(model, slope, g, n, features, arms, d, per_arm, arm, values, out)
-    _widths(model, features, arms, d, per_arm, width)
-    if n_doubt > 2 * n:
-        _add_bonus(model, slope, n, doubt + 2 * n, width, values, arms)
-        out[0] = values[argmax(values, arms)]
-    for a in range(arms):
-        hardly += _hardly_tried(width[a])
-        most[a] = 0.0
-    if hardly == 0:
-        return
-    for i in range(n):
-        _estimate(model, i, n, features, arms, d, per_arm, value)
-        _add_at_most(slope[i], value, doubt[i], doubt[n + i], width, most, arms)
-    for a in range(arms):
-        if _hardly_tried(width[a]):
-            out[3] = larger(out[3], most[a] - best)
-
-
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _add_at_most(
-    slope: Real, value: In, low: Real, high: Real, width: In, out: Out, arms: Size
+def _add_upper_bound(
+    slope: Real, low: Real, high: Real, value: In, width: In, out: Out, arms: Size
 ) -> cython.void:
     """out[a] += the most that slope times a reward may be, its estimate projected on its range.
 
     value, width, out (arms,).
     """
-    a: Size
-    estimate: Real
-    bonus: Real
-    end: Real = low if slope < 0.0 else high
+    end = low if slope < 0.0 else high
     for a in range(arms):
         estimate = between(value[a], low, high)
         bonus = pointwise_bonus(estimate, low, high, high - low, width[a], 2.0)
         out[a] += slope * estimate + smaller(fabs(slope) * bonus, slope * (end - estimate))
 
 
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _look_extended(
-    model: cython.pointer[Linear],
-    slope: Reading,
-    g: Reading,
-    n: Size,
-    features: Reading,
-    arms: Size,
-    d: Size,
-    per_arm: cython.bint,
-    arm: Size,
-    doubt: Reading,
-    n_doubt: Size,
-    out: Writing,
+def _certify_optimistic(
+    q: cython.pointer[Query], slope: Reading, arm: Size, bounds: Reading, size: Size, out: Writing
 ) -> cython.void:
-    """In an extended model, never per arm. doubt: lows; highs; the params of `_add_extended_bonus`,
-    if any.
+    """In a shared model. bounds: lows; highs; the params of `_add_bonus`, if any.
+
+    What an arm that was hardly tried may be worth is two standard errors above its estimate,
+    besides what one more reward may add: 95 %. With more, every arm that LinUCB has given up would
+    count.
     """
-    a: Size
-    width: Writing = _arm_array(model, arms, 1)
-    values: Writing = _arm_array(model, arms, 3)
-    bottom: Real = _bottom(slope, doubt, doubt + n, n)
-    top: Real = _top(slope, doubt, doubt + n, n)
-    best: Real
-    bonus: Real
-    _turn(model, features, arms, d, False)
-    best = _compare(model, slope, g, n, features, arms, d, False, arm, values, out)
-    _extended_widths(model, slope, n, arms, d, width)
-    for a in range(arms):
-        if _hardly_tried(width[a]) and top > bottom:
+    width, value = arm_array(q, 1), arm_array(q, 2)
+    values, most = arm_array(q, 3), arm_array(q, 4)
+    best = _compare(q, slope, arm, values, out)
+    hardly: Size = 0
+    for a in range(q.arms):
+        most[a] = 0.0
+    for s in range(q.stages):
+        _widths(q, s, width)
+        if size > 2 * q.n:
+            _add_bonus(q, s, slope, bounds + 2 * q.n, width, values)
+        for a in range(q.arms):
+            hardly += hardly_tried(width[a])
+    if size > 2 * q.n:
+        out[0] = values[argmax(values, q.arms)]
+    if hardly == 0:
+        return
+    for s in range(q.stages):
+        if q.stages > 1:
+            _widths(q, s, width)
+        for i in range(q.starts[s], q.starts[s + 1]):
+            _estimate(q, i, value)
+            _add_upper_bound(slope[i], bounds[i], bounds[q.n + i], value, width, most, q.arms)
+    for s in range(q.stages):
+        if q.stages > 1:
+            _widths(q, s, width)
+        for a in range(q.arms):
+            if hardly_tried(width[a]):
+                out[3] = larger(out[3], most[a] - best)
+
+
+def _certify_extended(
+    q: cython.pointer[Query], slope: Reading, arm: Size, bounds: Reading, size: Size, out: Writing
+) -> cython.void:
+    """In an extended model, never per arm. bounds: lows; highs; the params of
+    `_add_extended_bonus`, if any.
+    """
+    width, values, high = arm_array(q, 1), arm_array(q, 3), bounds + q.n
+    bottom = end_of_range(slope, bounds, high, q.n, False)
+    top = end_of_range(slope, bounds, high, q.n, True)
+    best = _compare(q, slope, arm, values, out)
+    _extended_widths(q, slope, width)
+    for a in range(q.arms):
+        if hardly_tried(width[a]) and top > bottom:
             bonus = pointwise_bonus(values[a], bottom, top, top - bottom, width[a], 2.0)
             out[3] = larger(out[3], smaller(values[a] + bonus, top) - best)
-    if n_doubt > 2 * n:
-        _add_extended_bonus(model, slope, n, d, doubt + 2 * n, width, values, arms)
-        out[0] = values[argmax(values, arms)]
+    if size > 2 * q.n:
+        _add_extended_bonus(q, slope, bounds + 2 * q.n, width, values)
+        out[0] = values[argmax(values, q.arms)]
 
 
 # --- what is learnt, and by name ------------------------------------------------------------------
@@ -1061,9 +576,7 @@ def extended_lesson(
 
     direction, reward (n,), x (d,), wide (n d,), scalar (1,).
     """
-    i: Size
-    j: Size
-    total: Real = 0.0
+    total = 0.0
     for i in range(n):
         total += direction[i] * reward[i]
         for j in range(d):
@@ -1072,8 +585,8 @@ def extended_lesson(
 
 
 def choose_by_name(name: str) -> Choose:
-    """A rule: linucb, linucb_extended, squarecb, squarecb_theorem, epsilon_greedy, thompson,
-    uniform, fixed, python, outside.
+    """A rule: linucb, linucb_extended, squarecb, squarecb_scaled, squarecb_theorem,
+    epsilon_greedy, thompson, uniform, fixed, python, outside.
     """
     if name == "linucb":
         return _linucb
@@ -1081,6 +594,8 @@ def choose_by_name(name: str) -> Choose:
         return _linucb_extended
     if name == "squarecb":
         return _squarecb
+    if name == "squarecb_scaled":
+        return _squarecb_scaled
     if name == "squarecb_theorem":
         return _squarecb_theorem
     if name == "epsilon_greedy":
@@ -1092,21 +607,23 @@ def choose_by_name(name: str) -> Choose:
     if name == "fixed":
         return _fixed
     if name == "python":
-        return choose_python
+        return _python
     if name == "outside":
         return _outside
     raise ValueError(f"there is no rule {name!r}")
 
 
-def look_by_name(name: str) -> Look:
-    """A look: plain (no inverse of the design), optimistic (a shared model), extended."""
+def certify_by_name(name: str) -> Certify:
+    """The terms of certificates: plain (no inverse of the design), optimistic (a shared model),
+    extended.
+    """
     if name == "plain":
-        return _look
+        return _certify_plain
     if name == "optimistic":
-        return _look_optimistic
+        return _certify_optimistic
     if name == "extended":
-        return _look_extended
-    raise ValueError(f"there is no look {name!r}")
+        return _certify_extended
+    raise ValueError(f"there is no certificate {name!r}")
 
 
 # --- from Python ----------------------------------------------------------------------------------
@@ -1119,6 +636,7 @@ SIGNATURE = (
 """Of a rule in C: it returns the arm. widths is NULL without a design; probability is NaN, for
 unknown, unless it is set; t: how many rewards were learnt."""
 
+_NOTHING = np.empty(0)
 _CHANCE = "give a number above 0 and at most 1, or None where it is unknown"
 
 
@@ -1193,7 +711,7 @@ def own_rule(function: Any) -> PythonRule | OutsideRule:
 def _address(where: uintptr_t) -> Any:
     """The bits of an address as params."""
     params = np.zeros(1)
-    at: cython.double[::1] = params
+    at: OutVector = params
     cython.cast(cython.pointer[uintptr_t], cython.address(at[0]))[0] = where
     return params
 
@@ -1204,6 +722,7 @@ def _needs(name: str, n: int, size: int, pointwise: bool) -> tuple[int, int]:
         "linucb": (0, 2 + (4 if pointwise else 2) * n),
         "linucb_extended": (0, 4 + (2 * n if pointwise else 0)),
         "squarecb": (1, 1),
+        "squarecb_scaled": (1, 1 + 3 * n),
         "squarecb_theorem": (1, 9 + 2 * n),
         "epsilon_greedy": (1, 1),
         "thompson": (size, n),
@@ -1214,39 +733,77 @@ def _needs(name: str, n: int, size: int, pointwise: bool) -> tuple[int, int]:
     }[name]
 
 
-def _check(
+@cython.cfunc
+def _query(
     model: Regression,
-    n: Size,
-    rows: Size,
-    d: Size,
+    direction: Vector,
+    features: Matrix,
     per_arm: cython.bint,
     extended: cython.bint,
     design: cython.bint,
-) -> None:
-    """Raise where a rule or a look would read what is not there."""
-    if design and model.own.inverse == cython.NULL:
+) -> Query:
+    """A query of one stage, without draws, params and scores; raises where a kernel would read what
+    is not there.
+
+    design: whether confidence widths are read.
+    """
+    own = cython.address(model.own)
+    n, rows, d = direction.shape[0], features.shape[0], features.shape[1]
+    if design and own.inverse == cython.NULL:
         raise ValueError("online gradients have no confidence widths")
-    fits: cython.bint = model.own.rewards == n and model.own.d == d
     if extended:
-        fits = model.own.rewards == 1 and model.own.d == n * d and model.own.blocks == 1
-        fits = fits and not per_arm
+        fits = own.rewards == 1 and own.d == n * d and own.blocks == 1 and not per_arm
+    else:
+        fits = own.rewards == n and own.d == d
     if not fits or n < 1 or d < 1 or rows < 1 or (per_arm and rows != 1):
         raise ValueError(
             f"{n} rewards and features of shape {(rows, d)} do not fit theta of shape "
-            f"{(model.own.blocks, model.own.rewards, model.own.d)}"
+            f"{(own.blocks, own.rewards, own.d)}"
         )
-    if not per_arm and model.own.blocks != 1:
+    if not per_arm and own.blocks != 1:
         raise ValueError("a model with blocks needs per_arm")
+    q = cython.declare(Query)
+    q.model, q.g, q.features = own, cython.address(direction[0]), cython.address(features[0, 0])
+    q.n, q.arms, q.d, q.per_arm = n, own.blocks if per_arm else rows, d, per_arm
+    model.ends[0], model.ends[1] = 0, n
+    q.stages, q.starts, q.spans = 1, cython.address(model.ends[0]), cython.NULL
+    q.probability = 0.0
+    model.make_room(q.arms)
+    return q
+
+
+@cython.cfunc
+def _rule_query(
+    name: str,
+    model: Regression,
+    direction: Vector,
+    features: Matrix,
+    per_arm: cython.bint,
+    draws: Vector,
+    params: Vector,
+) -> Query:
+    """A query of a rule without scores."""
+    design = name in ("linucb", "linucb_extended", "thompson")
+    q: Query = _query(model, direction, features, per_arm, name == "linucb_extended", design)
+    pointwise = params.shape[0] > 0 and params[0] < 0.0
+    needs = _needs(name, q.n, q.model.blocks * q.d, pointwise)
+    if draws.shape[0] < needs[0] or params.shape[0] < needs[1]:
+        raise ValueError(
+            f"{draws.shape[0]} draws and {params.shape[0]} params were given; {name} with {q.n} "
+            f"rewards reads {needs[0]} and {needs[1]}"
+        )
+    q.draws, q.params = cython.address(draws[0]), cython.address(params[0])
+    return q
 
 
 def choose(
     name: str,
     model: Regression,
-    direction: cython.const[cython.double][::1],  # type: ignore[valid-type]
-    features: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+    direction: Vector,
+    features: Matrix,
     per_arm: cython.bint = False,
-    draws: cython.const[cython.double][::1] = None,  # type: ignore[valid-type]
-    params: cython.const[cython.double][::1] = None,  # type: ignore[valid-type]
+    draws: Vector = _NOTHING,
+    params: Vector = _NOTHING,
 ) -> tuple[int, float, Any]:
     """The arm (-1: the state is useless), its probability (NaN: unknown) and the scores (arms,).
 
@@ -1254,114 +811,126 @@ def choose(
     draws, params: of the rule.
     """
     rule: Choose = choose_by_name(name)
-    own: cython.pointer[Linear] = cython.address(model.own)
-    n: Size = direction.shape[0]
-    d: Size = features.shape[1]
-    arms: Size = own.blocks if per_arm else features.shape[0]
-    extended: bool = name == "linucb_extended"
-    n_draws: Size = 0 if draws is None else draws.shape[0]
-    n_params: Size = 0 if params is None else params.shape[0]
-    design: bool = name in ("linucb", "linucb_extended", "thompson")
-    _check(model, n, features.shape[0], d, per_arm, extended, design)
-    pointwise: bool = n_params > 0 and params[0] < 0.0
-    needs = _needs(name, n, own.blocks * d, pointwise)
-    if n_draws < needs[0] or n_params < needs[1]:
-        raise ValueError(
-            f"{n_draws} draws and {n_params} params were given; {name} with {n} rewards reads "
-            f"{needs[0]} and {needs[1]}"
-        )
-    scores = np.empty(arms)
-    to: cython.double[::1] = scores
-    report: Real = 0.0
-    arm: Size
-    drawn: Reading = cython.address(draws[0]) if n_draws > 0 else cython.NULL
-    given: Reading = cython.address(params[0]) if n_params > 0 else cython.NULL
-    model.make_room(arms)
+    q: Query = _rule_query(name, model, direction, features, per_arm, draws, params)
+    scores = np.empty(q.arms)
+    to: OutVector = scores
+    q.scores = cython.address(to[0])
     with cython.nogil:
-        arm = rule(
-            own,
-            cython.address(direction[0]),
-            n,
-            cython.address(features[0, 0]),
-            arms,
-            d,
-            per_arm,
-            drawn,
-            given,
-            n_params,
-            cython.address(to[0]),
-            cython.address(report),
-        )
-    return arm, report, scores
+        arm = rule(cython.address(q))
+    return arm, q.probability, scores
 
 
-def look(
+def distributions(
     name: str,
     model: Regression,
-    slope: cython.const[cython.double][::1],  # type: ignore[valid-type]
-    direction: cython.const[cython.double][::1],  # type: ignore[valid-type]
-    features: cython.const[cython.double][:, ::1],  # type: ignore[valid-type]
+    direction: Vector,
+    features: Tensor,
+    per_arm: cython.bint,
+    uniforms: Size,
+    params: Vector,
+    out: OutMatrix,
+) -> int:
+    """The probabilities of all arms, row by row: each call of the rule reveals the arm that a
+    uniform number falls on, and its probability, which is where the next arm begins.
+
+    0, or -1 - row where the rule does not say its probabilities. name: of a rule, see `choose`;
+    direction (n,), features (rows, arms or 1, d), uniforms: how many numbers the rule draws; out
+    (rows, arms). Cost: the rule, at most once for each arm of each row.
+    """
+    rows, arms, blocks = out.shape[0], out.shape[1], model.own.blocks
+    if features.shape[0] != rows or arms != (blocks if per_arm else features.shape[1]):
+        raise ValueError(
+            f"features ({features.shape[0]}, {features.shape[1]}, {features.shape[2]}) of "
+            f"{blocks} blocks, out ({rows}, {arms})"
+        )
+    if rows == 0:
+        return 0
+    rule: Choose = choose_by_name(name)
+    draws: OutVector = np.zeros(max(uniforms, 1))
+    scores: OutVector = np.empty(arms)
+    q: Query = _rule_query(name, model, direction, features[0], per_arm, draws, params)
+    q.scores = cython.address(scores[0])
+    for s in range(rows):
+        q.features = cython.address(features[s, 0, 0])
+        if not _distribution(rule, cython.address(q), cython.address(draws[0]), uniforms, out[s]):
+            return -1 - s
+    return 0
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _distribution(
+    rule: Choose, q: cython.pointer[Query], draw: cython.p_double, uniforms: Size, out: OutVector
+) -> cython.bint:
+    """The probabilities of all arms, out (arms,); False where the rule does not say them."""
+    total = 0.0
+    for a in range(q.arms):
+        out[a] = 0.0
+    for _ in range(q.arms):
+        # A step into the next arm, whatever rounding made of the sum; less likely arms count as 0.
+        draw[0] = min(total + 1e-12, 1.0 - 1e-15)
+        arm = rule(q)
+        if arm < 0 or arm >= q.arms or not q.probability > 0.0:
+            return False
+        if out[arm] > 0.0:  # rounding has found it again
+            break
+        out[arm] = q.probability
+        total += q.probability
+        if uniforms == 0 or total >= 1.0 - 2e-12:
+            break
+    return fabs(total - 1.0) < 1e-6
+
+
+def certificate_terms(
+    name: str,
+    model: Regression,
+    slope: Vector,
+    direction: Vector,
+    features: Matrix,
     per_arm: cython.bint,
     arm: Size,
-    doubt: cython.const[cython.double][::1],  # type: ignore[valid-type]
+    bounds: Vector,
 ) -> Any:
-    """The four numbers of a look, see `Look` in rules.pxd.
+    """The four terms of a certificate, see `Certify` in rules.pxd.
 
-    name: of a look; slope, direction (n,), features (arms, d), or (1, d) if per_arm, arm: the
-    chosen one, doubt: lows; highs; params of the confidence widths, if any.
+    name: see `certify_by_name`; slope, direction (n,), features (arms, d), or (1, d) if per_arm,
+    arm: the chosen one, bounds: lows; highs; params of the confidence widths, if any.
     """
-    function: Look = look_by_name(name)
-    own: cython.pointer[Linear] = cython.address(model.own)
-    n: Size = direction.shape[0]
-    d: Size = features.shape[1]
-    arms: Size = own.blocks if per_arm else features.shape[0]
-    n_doubt: Size = doubt.shape[0]
-    _check(model, n, features.shape[0], d, per_arm, name == "extended", name != "plain")
+    certify: Certify = certify_by_name(name)
+    q: Query = _query(model, direction, features, per_arm, name == "extended", name != "plain")
+    n, size = q.n, bounds.shape[0]
     wanted: Size = 0 if name == "plain" else 2 * n
-    if n_doubt > 2 * n and name == "optimistic":
+    if size > 2 * n and name == "optimistic":
         wanted = 4 * n + 2
-    if n_doubt > 2 * n and name == "extended":
-        wanted = 2 * n + 4 + (2 * n if doubt[2 * n] < 0.0 else 0)
-    if slope.shape[0] != n or n_doubt < wanted or not 0 <= arm < arms:
+    if size > 2 * n and name == "extended":
+        wanted = 2 * n + 4 + (2 * n if bounds[2 * n] < 0.0 else 0)
+    if slope.shape[0] != n or size < wanted or not 0 <= arm < q.arms:
         raise ValueError(
-            f"the slope has {slope.shape[0]} numbers, the doubt {n_doubt}, the arm is {arm}; the "
-            f"model has {n} rewards, the look reads {wanted} numbers of doubt, of {arms} arms"
+            f"the slope has {slope.shape[0]} numbers, there are {size} bounds, the arm is {arm}; "
+            f"the model has {n} rewards, {wanted} numbers of bounds are read, of {q.arms} arms"
         )
     out = np.empty(4)
-    to: cython.double[::1] = out
-    numbers: Reading = cython.address(doubt[0]) if n_doubt > 0 else cython.NULL
-    model.make_room(arms)
+    to: OutVector = out
     with cython.nogil:
-        function(
-            own,
+        certify(
+            cython.address(q),
             cython.address(slope[0]),
-            cython.address(direction[0]),
-            n,
-            cython.address(features[0, 0]),
-            arms,
-            d,
-            per_arm,
             arm,
-            numbers,
-            n_doubt,
+            cython.address(bounds[0]),
+            size,
             cython.address(to[0]),
         )
     return out
 
 
-def lesson(
-    direction: cython.const[cython.double][::1],  # type: ignore[valid-type]
-    x: cython.const[cython.double][::1],  # type: ignore[valid-type]
-    reward: cython.const[cython.double][::1],  # type: ignore[valid-type]
-) -> tuple[Any, Any]:
+def lesson(direction: Vector, x: Vector, reward: Vector) -> tuple[Any, Any]:
     """What an extended model learns of an arm: g (x) x, (n d,), and <g, r>, (1,)."""
-    n: Size = direction.shape[0]
-    d: Size = x.shape[0]
+    n, d = direction.shape[0], x.shape[0]
     if reward.shape[0] != n or n < 1 or d < 1:
         raise ValueError(f"the reward has {reward.shape[0]} numbers, the direction {n}, x {d}")
     wide, scalar = np.empty(n * d), np.empty(1)
-    to: cython.double[::1] = wide
-    at: cython.double[::1] = scalar
+    to: OutVector = wide
+    at: OutVector = scalar
     extended_lesson(
         cython.address(direction[0]),
         cython.address(x[0]),

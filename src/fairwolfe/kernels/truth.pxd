@@ -1,12 +1,23 @@
 # The best average of rankings, user by user; see truth.py.
+from libc.math cimport fma
 from libc.stdint cimport int64_t
 
+from fairwolfe.kernels.engine cimport within
 from fairwolfe.kernels.gradients cimport Tree
-from fairwolfe.kernels.ranks cimport RankingWorld
-from fairwolfe.kernels.types cimport Size
+from fairwolfe.kernels.ranks cimport RankingArrays, CompiledRankingWorld, best_ranking, slot_means
+from fairwolfe.kernels.ridge cimport Writing
+from fairwolfe.kernels.types cimport (
+    Doubles, IntVector, OutIntVector, OutMatrix, OutTensor, OutVector, Real, Size, Vector,
+)
+
+ctypedef const int64_t *Places
+
+# How likely the slots of a user are exposed, (k,).
+cdef inline const double *slot_weights(RankingArrays *own, Size user) noexcept nogil:
+    return own.weights + (user if own.weights_n > 1 else 0) * own.slots
 
 cdef class RankingMixtures:
-    cdef readonly RankingWorld world
+    cdef readonly CompiledRankingWorld world
     cdef readonly object rankings   # (users, kept, k)
     cdef readonly object masses     # (users, kept)
     cdef readonly object earned     # (users, kept, R)

@@ -1,4 +1,4 @@
-# cython: language_level=3
+# cython: language_level=3, infer_types=True
 """The best average of a world with rankings, in steps for every user."""
 
 from __future__ import annotations
@@ -7,21 +7,6 @@ from typing import Any
 
 import cython
 import numpy as np
-from cython.cimports.fairwolfe.kernels.gradients import Tree
-from cython.cimports.fairwolfe.kernels.mixtures import lend
-from cython.cimports.fairwolfe.kernels.ranks import (
-    RankingArrays,
-    RankingWorld,
-    best_ranking,
-    slot_means,
-)
-from cython.cimports.fairwolfe.kernels.types import Real, Size
-from cython.cimports.libc.math import fma
-from cython.cimports.libc.stdint import int64_t
-from cython.cimports.libc.stdlib import free, malloc
-
-if not cython.compiled:
-    raise ImportError("the kernels are not built; run `make build`")
 
 __all__ = ["RankingMixtures"]
 
@@ -38,136 +23,67 @@ class RankingMixtures:
     often.
     """
 
-    world: RankingWorld
-    rankings: Any
-    masses: Any
-    earned: Any
-    arrays: tuple[Any, ...]
-    kept: Size
-    rows: Size
-    shares: cython.pointer[cython.const[cython.double]]
-    ranking: cython.pointer[int64_t]
-    mass: cython.p_double
-    earning: cython.p_double
-    starts: cython.pointer[cython.const[int64_t]]
-    places: cython.pointer[cython.const[int64_t]]
-    entries: cython.pointer[cython.const[cython.double]]
-    room: cython.p_double
-    whole: cython.pointer[int64_t]
-
-    def __cinit__(self) -> None:
-        self.room = cython.NULL
-        self.whole = cython.NULL
-
     def __init__(
         self,
-        world: RankingWorld,
-        shares: cython.const[cython.double][::1],  # type: ignore[valid-type]
+        world: CompiledRankingWorld,
+        shares: Vector,
         kept: Size,
         matrix: tuple[Any, Any, Any],
         rows: Size,
     ) -> None:
-        own: cython.pointer[RankingArrays] = cython.address(world.own)
-        starts: cython.const[int64_t][::1] = matrix[0]  # type: ignore[valid-type]
-        places: cython.const[int64_t][::1] = matrix[1]  # type: ignore[valid-type]
-        entries: cython.const[cython.double][::1] = matrix[2]  # type: ignore[valid-type]
-        n: Size = own.rewards
-        m: Size = own.items_n
-        k: Size = own.slots
-        columns: Size = m + n
-        u: Size
-        j: Size
-        if self.room != cython.NULL:
+        own = cython.address(world.own)
+        starts: IntVector = matrix[0]
+        places: IntVector = matrix[1]
+        entries: Vector = matrix[2]
+        n, m, k = own.rewards, own.items_n, own.slots
+        if self.arrays is not None:
             raise ValueError("mixtures are made once")
         if not (shares.shape[0] == own.users and kept > 0 and rows > 0):
             raise ValueError(f"{shares.shape[0]} shares of {own.users} users, {kept} rankings each")
-        if starts.shape[0] != columns + 1 or entries.shape[0] != places.shape[0]:
-            raise ValueError(f"A has {starts.shape[0] - 1} columns, and s {columns} numbers")
-        if starts[0] != 0 or starts[columns] != places.shape[0]:
+        if starts.shape[0] != m + n + 1 or entries.shape[0] != places.shape[0]:
+            raise ValueError(f"A has {starts.shape[0] - 1} columns, and s {m + n} numbers")
+        if starts[0] != 0 or starts[m + n] != places.shape[0] or np.any(np.diff(matrix[0]) < 0):
             raise ValueError("the columns of A do not have all its entries")
-        for j in range(columns):
-            if starts[j] > starts[j + 1]:
-                raise ValueError(f"column {j} of A ends before it begins")
-        for j in range(places.shape[0]):
-            if not 0 <= places[j] < rows:
-                raise ValueError(f"row {places[j]} of A, which has {rows}")
-        self.world = world
-        self.kept = kept
-        self.rows = rows
+        if not within(matrix[1], rows):
+            raise ValueError(f"A has entries outside of its {rows} rows")
+        self.world, self.kept, self.rows = world, kept, rows
         self.rankings = np.zeros((own.users, kept, k), np.int64)
         self.masses = np.zeros((own.users, kept))
         self.earned = np.zeros((own.users, kept, n))
         ranking: int64_t[:, :, ::1] = self.rankings
-        mass: cython.double[:, ::1] = self.masses
-        earned: cython.double[:, :, ::1] = self.earned
-        self.arrays = (shares, starts, places, entries, ranking, mass, earned)
-        self.shares = cython.address(shares[0])
-        self.ranking = cython.address(ranking[0, 0, 0])
-        self.mass = cython.address(mass[0, 0])
+        mass: OutMatrix = self.masses
+        earned: OutTensor = self.earned
+        # See `_sweep`.
+        room: OutVector = np.empty(4 * rows + 3 * m + 3 * n + 2 * k + k * n)
+        whole: OutIntVector = np.empty(rows + 3 * k + n, np.int64)
+        self.arrays = (shares, starts, places, entries, ranking, mass, earned, room, whole)
+        self.shares, self.starts = cython.address(shares[0]), cython.address(starts[0])
+        self.places, self.entries = cython.address(places[0]), cython.address(entries[0])
+        self.ranking, self.mass = cython.address(ranking[0, 0, 0]), cython.address(mass[0, 0])
         self.earning = cython.address(earned[0, 0, 0])
-        self.starts = cython.address(starts[0])
-        self.places = cython.NULL
-        self.entries = cython.NULL
-        if places.shape[0] > 0:
-            self.places = cython.address(places[0])
-            self.entries = cython.address(entries[0])
-        # See `sweep`.
-        self.room = cython.cast(
-            cython.p_double, malloc(8 * (4 * rows + 3 * m + 3 * n + 2 * k + k * n))
-        )
-        self.whole = cython.cast(cython.pointer[int64_t], malloc(8 * (rows + 3 * k + n)))
-        if self.room == cython.NULL:
-            raise MemoryError
-        if self.whole == cython.NULL:
-            raise MemoryError
+        self.room, self.whole = cython.address(room[0]), cython.address(whole[0])
         for u in range(own.users):
             for j in range(k):
                 ranking[u, 0, j] = (u * k + j) % m
             mass[u, 0] = 1.0
-            self.earn(
-                cython.address(ranking[u, 0, 0]), u, self.room, cython.address(earned[u, 0, 0])
-            )
+            to = cython.address(earned[u, 0, 0])
+            self.earn(cython.address(ranking[u, 0, 0]), u, self.room, to)
 
-    def __dealloc__(self) -> None:
-        free(self.room)
-        free(self.whole)
-
-    def earn(
-        self,
-        ranking: cython.pointer[cython.const[int64_t]],
-        user: Size,
-        means: cython.p_double,
-        out: cython.p_double,
-    ) -> cython.void:
+    def earn(self, ranking: Places, user: Size, means: Writing, out: Writing) -> cython.void:
         """The mean rewards of a ranking (k,), user-side, out (R,). means (k, R): scratch."""
-        own: cython.pointer[RankingArrays] = cython.address(self.world.own)
-        n: Size = own.rewards
-        weights: cython.pointer[cython.const[cython.double]] = own.weights
-        j: Size
-        r: Size
-        if own.weights_n > 1:
-            weights += user * own.slots
+        own = cython.address(self.world.own)
+        n, weights = own.rewards, slot_weights(own, user)
         slot_means(own, ranking, user, means)
         for r in range(n):
             out[r] = 0.0
             for j in range(own.slots):
                 out[r] = fma(weights[j], means[j * n + r], out[r])
 
-    def height(
-        self,
-        ranking: cython.pointer[cython.const[int64_t]],
-        earned: cython.pointer[cython.const[cython.double]],
-        slope: cython.pointer[cython.const[cython.double]],
-        user: Size,
-    ) -> cython.double:
+    def height(self, ranking: Places, earned: Doubles, slope: Doubles, user: Size) -> Real:
         """<slope, mean reward of a ranking>. ranking (k,), earned (R,), slope (m + R,)."""
-        own: cython.pointer[RankingArrays] = cython.address(self.world.own)
-        weights: cython.pointer[cython.const[cython.double]] = own.weights
-        total: Real = 0.0
-        j: Size
-        r: Size
-        if own.weights_n > 1:
-            weights += user * own.slots
+        own = cython.address(self.world.own)
+        weights = slot_weights(own, user)
+        total = 0.0
         for j in range(own.slots):
             total = fma(weights[j], slope[ranking[j]], total)
         for r in range(own.rewards):
@@ -180,16 +96,12 @@ class RankingMixtures:
         whole: the places (n,), then the rows that move (rows,). changes: (n,), then the moves
         (rows,), then zeros (rows,).
         """
-        own: cython.pointer[RankingArrays] = cython.address(self.world.own)
-        most: Size = 2 * own.slots + own.rewards
-        at: cython.pointer[int64_t] = self.whole
-        moved: cython.pointer[int64_t] = at + most
-        moves: cython.p_double = changes + most
-        total: cython.p_double = moves + self.rows
+        own = cython.address(self.world.own)
+        most = 2 * own.slots + own.rewards
+        at, moved = self.whole, self.whole + most
+        moves = changes + most
+        total = moves + self.rows
         n_moved: Size = 0
-        j: Size
-        e: Size
-        row: Size
         for j in range(n):
             for e in range(self.starts[at[j]], self.starts[at[j] + 1]):
                 row = self.places[e]
@@ -205,13 +117,7 @@ class RankingMixtures:
         return n_moved
 
     def sweep(
-        self,
-        tree: Tree,
-        users: cython.const[int64_t][::1],  # type: ignore[valid-type]
-        every: Size,
-        shift: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        bend: cython.const[cython.double][::1],  # type: ignore[valid-type]
-        y: cython.double[::1],
+        self, tree: Tree, users: IntVector, every: Size, shift: Vector, bend: Vector, y: OutVector
     ) -> float:
         """A step for each of the users; y follows. How much best rankings would have brought.
 
@@ -219,16 +125,14 @@ class RankingMixtures:
         on the curvature by rows. users (steps,), shift, bend, y (rows,). A step costs the best of
         all rankings, (q R + 1) m, and the heights of those that are kept.
         """
-        i: Size
-        missing: Real = 0.0
+        missing = 0.0
         if not (shift.shape[0] == bend.shape[0] == y.shape[0] == self.rows and every > 0):
             raise ValueError(f"shift, bend and y have {self.rows} numbers each; every is {every}")
-        for i in range(users.shape[0]):
-            if not 0 <= users[i] < self.world.own.users:
-                raise ValueError(f"user {users[i]} of {self.world.own.users}")
+        if not within(users, self.world.own.users):
+            raise ValueError(f"a user that is none of {self.world.own.users}")
         if users.shape[0] == 0:
             return 0.0
-        lend(tree, self.rows)
+        tree.acquire(self.rows)
         try:
             with cython.nogil:
                 missing = self._sweep(
@@ -248,66 +152,33 @@ class RankingMixtures:
     def _sweep(
         self,
         tree: Tree,
-        users: cython.pointer[cython.const[int64_t]],
+        users: Places,
         n_steps: Size,
         every: Size,
-        shift: cython.pointer[cython.const[cython.double]],
-        bend: cython.pointer[cython.const[cython.double]],
-        y: cython.p_double,
-    ) -> cython.double:
+        shift: Doubles,
+        bend: Doubles,
+        y: Writing,
+    ) -> Real:
         """See `sweep`."""
-        own: cython.pointer[RankingArrays] = cython.address(self.world.own)
-        m: Size = own.items_n
-        n: Size = own.rewards
-        k: Size = own.slots
-        kept: Size = self.kept
-        rows: Size = self.rows
-        most: Size = 2 * k + n
+        own = cython.address(self.world.own)
+        m, n, k, kept, rows = own.items_n, own.rewards, own.slots, self.kept, self.rows
+        most = 2 * k + n
         # room: changes (2 k + R), moves, zeros (rows); z, g (rows); slope (m + R); new (R);
         # means, scores (m); of slots (k, R). whole: places (2 k + R), moved (rows), best (k).
-        changes: cython.p_double = self.room
-        moves: cython.p_double = changes + most
-        total: cython.p_double = moves + rows
-        z: cython.p_double = total + rows
-        g: cython.p_double = z + rows
-        slope: cython.p_double = g + rows
-        new: cython.p_double = slope + m + n
-        means: cython.p_double = new + n
-        scores: cython.p_double = means + m
-        slots: cython.p_double = scores + m
-        places: cython.pointer[int64_t] = self.whole
-        moved: cython.pointer[int64_t] = places + most
-        best: cython.pointer[int64_t] = moved + rows
-        mine: cython.pointer[int64_t]
-        mass: cython.p_double
-        earned: cython.p_double
-        weights: cython.pointer[cython.const[cython.double]]
-        turn: Size
-        u: Size
-        i: Size
-        j: Size
-        v: Size
-        e: Size
-        r: Size
-        worst: Size
-        first: Size
-        least: Size
-        target: Size
-        free_one: Size
-        source: Size
-        alike: Size
-        n_moved: Size
-        full: cython.bint
-        missing: Real = 0.0
-        low: Real = 0.0
-        high: Real = 0.0
-        top: Real
-        now: Real
-        height: Real
-        gain: Real
-        curvature: Real
-        step: Real
-        share: Real
+        changes = self.room
+        moves = changes + most
+        total = moves + rows
+        z = total + rows
+        g = z + rows
+        slope = g + rows
+        new = slope + m + n
+        means = new + n
+        scores = means + m
+        slots = scores + m
+        places = self.whole
+        moved = places + most
+        best = moved + rows
+        missing, low, high = 0.0, 0.0, 0.0
         for i in range(rows):
             total[i] = 0.0
         for turn in range(n_steps):
@@ -323,7 +194,7 @@ class RankingMixtures:
                         slope[i] = fma(self.entries[e], g[self.places[e]], slope[i])
             u = users[turn]
             share = self.shares[u]
-            weights = own.weights + (u if own.weights_n > 1 else 0) * k
+            weights = slot_weights(own, u)
             mine = self.ranking + u * kept * k
             mass = self.mass + u * kept
             earned = self.earning + u * kept * n
@@ -356,7 +227,7 @@ class RankingMixtures:
                     best[i] = mine[first * k + i]
                 for i in range(n):
                     new[i] = earned[first * n + i]
-            full = target < 0 and free_one < 0
+            full: cython.bint = target < 0 and free_one < 0
             source = least if full else worst
             gain = share * (top - low)
             if target == source or gain <= 0.0:
@@ -391,28 +262,17 @@ class RankingMixtures:
                 y[moved[i]] = fma(step, moves[i], y[moved[i]])
         return missing
 
-    def average(self, out: cython.double[::1]) -> None:
+    def average(self, out: OutVector) -> None:
         """The average reward vector of all users (m + R,); masses first sum to 1 again."""
-        own: cython.pointer[RankingArrays] = cython.address(self.world.own)
-        n: Size = own.rewards
-        m: Size = own.items_n
-        k: Size = own.slots
-        u: Size
-        v: Size
-        i: Size
-        j: Size
-        r: Size
-        at: Size
-        share: Real
-        whole: Real
-        weights: cython.pointer[cython.const[cython.double]]
+        own = cython.address(self.world.own)
+        n, m, k = own.rewards, own.items_n, own.slots
         if out.shape[0] != m + n:
             raise ValueError(f"the average has {m + n} numbers, not {out.shape[0]}")
         with cython.nogil:
             for i in range(m + n):
                 out[i] = 0.0
             for u in range(own.users):
-                weights = own.weights + (u if own.weights_n > 1 else 0) * k
+                weights = slot_weights(own, u)
                 whole = 0.0
                 for v in range(self.kept):
                     whole += self.mass[u * self.kept + v]
@@ -430,22 +290,13 @@ class RankingMixtures:
         """What every item has of the average: its exposure, then the user-side rewards that it
         earns, (m, 1 + R).
         """
-        own: cython.pointer[RankingArrays] = cython.address(self.world.own)
-        n: Size = own.rewards
-        k: Size = own.slots
-        u: Size
-        v: Size
-        j: Size
-        r: Size
-        at: Size
-        item: Size
-        share: Real
-        weights: cython.pointer[cython.const[cython.double]]
+        own = cython.address(self.world.own)
+        n, k = own.rewards, own.slots
         out = np.zeros((own.items_n, 1 + n))
-        to: cython.double[:, ::1] = out
+        to: OutMatrix = out
         with cython.nogil:
             for u in range(own.users):
-                weights = own.weights + (u if own.weights_n > 1 else 0) * k
+                weights = slot_weights(own, u)
                 for v in range(self.kept):
                     at = u * self.kept + v
                     share = self.shares[u] * self.mass[at]

@@ -12,3 +12,16 @@ ctypedef double *restrict Out           # written; no other argument overlaps it
 ctypedef int64_t *restrict Ints
 ctypedef const int64_t *restrict InInts
 ctypedef const double *Doubles          # read only; may overlap others
+
+# Views of NumPy arrays. Read only:
+ctypedef const double[::1] Vector
+ctypedef const double[:, ::1] Matrix
+ctypedef const double[:, :, ::1] Tensor
+ctypedef const int64_t[::1] IntVector
+ctypedef const int64_t[:, ::1] IntMatrix
+# Written:
+ctypedef double[::1] OutVector
+ctypedef double[:, ::1] OutMatrix
+ctypedef double[:, :, ::1] OutTensor
+ctypedef int64_t[::1] OutIntVector
+ctypedef int64_t[:, ::1] OutIntMatrix

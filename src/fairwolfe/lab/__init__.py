@@ -19,28 +19,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairwolfe.lab.experiment import Experiment, Run, load
     from fairwolfe.lab.results import facts, numbers, read
+    from fairwolfe.lab.spec import Experiment, Run, load
     from fairwolfe.lab.sweep import Sweep, pending, run
 
 __all__ = ["Experiment", "Run", "Sweep", "facts", "load", "numbers", "pending", "read", "run"]
 
-_PLACES = {
-    "Experiment": "experiment",
-    "Run": "experiment",
-    "Sweep": "sweep",
-    "facts": "results",
-    "load": "experiment",
-    "numbers": "results",
-    "pending": "sweep",
-    "read": "results",
-    "run": "sweep",
+_MODULES = {
+    "results": ("facts", "numbers", "read"),
+    "spec": ("Experiment", "Run", "load"),
+    "sweep": ("Sweep", "pending", "run"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PLACES:
-        return getattr(import_module(f"fairwolfe.lab.{_PLACES[name]}"), name)
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"fairwolfe.lab.{module}"), name)
     raise AttributeError(f"module 'fairwolfe.lab' has no attribute {name!r}")
 
 

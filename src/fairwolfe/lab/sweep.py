@@ -1,4 +1,8 @@
-"""`run`: play what is missing of an experiment, here or on Ray, into a folder of results."""
+"""`run`: play the runs of an experiment into a folder, or resume it; `Sweep`: what it holds then.
+
+Two rounds of every policy are played before anything is written, so that what cannot play raises at
+once.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
@@ -14,17 +18,62 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from fairwolfe.core.folders import whole_file
+from fairwolfe.core.files import whole_file
 from fairwolfe.core.problem import whole_number
 from fairwolfe.errors import InvalidInput, did_you_mean
 from fairwolfe.lab import results
-from fairwolfe.lab.experiment import Experiment, Run
-from fairwolfe.lab.local import Engine, Event, play_all
-from fairwolfe.lab.trials import Trials
-from fairwolfe.lab.worker import Why
+from fairwolfe.lab.backends import Event, Why, play_all, ray_engine
+from fairwolfe.lab.spec import Experiment, Run, canonical
 
-__all__ = ["Failure", "Sweep", "pending", "run"]
+ROUNDS = 2  # the second decides with what was learnt in the first
+
+
+class Trials:
+    """The first of the runs of every settings, cut after two rounds; those of a world together."""
+
+    def __init__(self, runs: tuple[Run, ...]) -> None:
+        first = {run.settings.id: run for run in reversed(runs)}
+        whole = sorted(first.values(), key=lambda run: canonical(run.settings.environment))
+        self.runs = tuple(map(_cut, whole))
+        self._whole = dict(zip(map(id, self.runs), whole, strict=True))
+
+    def passed(self, events: Iterator[Event], experiment: Experiment) -> list[Event] | None:
+        """Wait for the trials, and raise InvalidInput at the first that fails.
+
+        What happened meanwhile to other runs; None where the events end too early.
+        """
+        waiting = set(self._whole)
+        others: list[Event] = []
+        for event in events:
+            trial = id(event.run)
+            if trial not in self._whole:
+                others.append(event)
+            elif event.kind == "failed":
+                raise InvalidInput(
+                    _cannot_play(self._whole[trial], event.content.reason, experiment)
+                )
+            elif event.kind == "done":
+                waiting.remove(trial)
+            if not waiting:
+                return others
+        return None
+
+
+def _cut(run: Run) -> Run:
+    horizon = min(ROUNDS, run.settings.horizon)
+    return replace(run, settings=replace(run.settings, horizon=horizon, checkpoints=None))
+
+
+def _cannot_play(run: Run, reason: str, experiment: Experiment) -> str:
+    """Which policy cannot play, and why."""
+    same = (cell for cell in experiment.cells if cell.settings.id == run.settings.id)
+    return (
+        f"policies.{run.label} fails in its first {ROUNDS} rounds with seed {run.seed}"
+        f"{next(same).where()}: {reason}; nothing was written"
+    )
+
 
 Progress = Callable[[Run, int], None]
 
@@ -140,7 +189,7 @@ def run(
         raise InvalidInput(f"on is {on!r}; {did_you_mean(on, ('local', 'ray'))}")
     if address is not None and on == "local":
         raise InvalidInput(f"address is {address!r}, and runs are local; give on='ray' too")
-    engine = _engine(on, address)
+    play = play_all if on == "local" else ray_engine(address)
     experiment.check()
     folder = Path(out)
     deadline = None if seconds is None else time.monotonic() + seconds
@@ -150,7 +199,7 @@ def run(
     if wanted:
         trials = Trials(wanted)
         # One call for both, so that a process plays its runs in the worlds of its trials.
-        events = engine(trials.runs, wanted, jobs, deadline)
+        events = play(trials.runs, wanted, jobs, deadline)
         try:
             with closing(events):
                 held = trials.passed(events, experiment)
@@ -163,14 +212,6 @@ def run(
     else:
         _prepare(folder, experiment)
     return Sweep(experiment, folder, chosen, stopped, pending(experiment, folder, chosen))
-
-
-def _engine(on: str, address: str | None) -> Engine:
-    if on == "local":
-        return play_all
-    from fairwolfe.lab.ray_backend import engine
-
-    return engine(address)
 
 
 def _keep(events: Iterable[Event], folder: Path, progress: Progress | None) -> int:

@@ -5,14 +5,14 @@ Add them, multiply them by numbers >= 0, aim them with ``.on(...)``:
 >>> from fairwolfe.objectives import AtMost, Linear
 >>> f = Linear({"clicks": 1.0, "minutes": 0.5}) + AtMost({"cost": 0.01})
 >>> f.terms[0]
-Linear(weights={'clicks': 1.0, 'minutes': 0.5})
+Linear({'clicks': 1.0, 'minutes': 0.5})
 """
 
 from fairwolfe.objectives.combine import On, Scaled, Sum
 from fairwolfe.objectives.concave import Concave
 from fairwolfe.objectives.custom import Custom
-from fairwolfe.objectives.equal_exposure import EqualExposure
-from fairwolfe.objectives.generalized_gini import (
+from fairwolfe.objectives.gini import (
+    EqualExposure,
     GeneralizedGini,
     GiniEquality,
     GiniWelfare,

@@ -6,53 +6,49 @@ The gradient of a combination is a tree of those of its parts: see kernels/gradi
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from scipy import sparse
 
 from fairwolfe.core.arrays import IntVector, Vector
-from fairwolfe.core.problem import real_number
-from fairwolfe.errors import InvalidInput, NotConcave
+from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels import gradients
-from fairwolfe.objectives.concave import Concave, Scope, require_objective
+from fairwolfe.objectives.concave import Concave, Scope, nonnegative, require_objective, unbound
+from fairwolfe.objectives.sparse import SparseMatrix
+from fairwolfe.objectives.words import Names, Words
 
-__all__ = ["Combination", "On", "Part", "Scaled", "Sum", "is_zero"]
+_MOST_ADDED = 100  # written as f + g + ...; the parser nests these, so longer sums are a call
 
 
-class Part(NamedTuple):
+class Term(NamedTuple):
     """c f(z[where])."""
 
     scale: float
     objective: Concave
     where: slice | IntVector
 
-    def size(self, n: int) -> int:
-        return (
-            len(range(*self.where.indices(n))) if isinstance(self.where, slice) else len(self.where)
-        )
+    @property
+    def size(self) -> int:
+        """How many coordinates it has."""
+        where = self.where
+        return where.stop - where.start if isinstance(where, slice) else where.size
 
 
 class Combination(Concave):
     """A sum of multiples of functions of some of the coordinates."""
 
     @abstractmethod
-    def parts(self, n: int) -> list[Part]:
+    def parts(self, n: int) -> list[Term]:
         """The parts of an expression of n coordinates; multiples are > 0."""
 
     def _value(self, z: Vector) -> float:
-        return sum((p.scale * p.objective._value(z[p.where]) for p in self.parts(z.size)), 0.0)
+        return sum((c * f._value(z[where]) for c, f, where in self.parts(z.size)), 0.0)
 
     def _envelope(self, z: Vector, step: float) -> float:
-        return sum(
-            (
-                p.scale * p.objective._envelope(z[p.where], p.scale * step)
-                for p in self.parts(z.size)
-            ),
-            0.0,
-        )
+        parts = self.parts(z.size)
+        return sum((c * f._envelope(z[where], c * step) for c, f, where in parts), 0.0)
 
     def _prox_point(self, z: Vector, step: float, g: Vector) -> Vector:
         point = z.copy()
@@ -65,19 +61,19 @@ class Combination(Concave):
 
     def leaves(self, n: int) -> Iterator[tuple[float, Concave, int]]:
         for part in self.parts(n):
-            for scale, leaf, size in part.objective.leaves(part.size(n)):
+            for scale, leaf, size in part.objective.leaves(part.size):
                 yield part.scale * scale, leaf, size
 
-    def split(self, n: int) -> Iterator[tuple[float, Concave, sparse.csr_array[Any]]]:
-        everything = sparse.csr_array(sparse.eye_array(n))
+    def split(self, n: int) -> Iterator[tuple[float, Concave, SparseMatrix]]:
+        everything = SparseMatrix.identity(n)
         for part in self.parts(n):
-            for scale, leaf, matrix in part.objective.split(part.size(n)):
+            for scale, leaf, matrix in part.objective.split(part.size):
                 yield part.scale * scale, leaf, matrix @ everything[part.where]
 
     def curvature(self, n: int) -> Vector:
         total = np.zeros(n)
         for part in self.parts(n):
-            total[part.where] += part.objective.curvature(part.size(n))
+            total[part.where] += part.objective.curvature(part.size)
         return total
 
     def _disjoint(self, n: int) -> bool:
@@ -85,13 +81,13 @@ class Combination(Concave):
         return True
 
     def lipschitz(self, n: int) -> float:
-        constants = [p.scale * p.objective.lipschitz(p.size(n)) for p in self.parts(n)]
+        constants = [p.scale * p.objective.lipschitz(p.size) for p in self.parts(n)]
         if self._disjoint(n):
             return float(np.linalg.norm(constants))
         return float(sum(constants))
 
     def smoothness(self, n: int) -> float:
-        constants = [p.scale * p.objective.smoothness(p.size(n)) for p in self.parts(n)]
+        constants = [p.scale * p.objective.smoothness(p.size) for p in self.parts(n)]
         return float(max(constants, default=0.0) if self._disjoint(n) else sum(constants))
 
     @property
@@ -108,7 +104,7 @@ class Combination(Concave):
         return all(member.has_prox for member in self.members)
 
     def _has_prox_at(self, n: int) -> bool:
-        return all(part.objective._has_prox_at(part.size(n)) for part in self.parts(n))
+        return all(part.objective._has_prox_at(part.size) for part in self.parts(n))
 
     @property
     def everywhere(self) -> bool:
@@ -123,33 +119,16 @@ class Combination(Concave):
         return max((p.objective._violation(z[p.where]) for p in parts), default=0.0)
 
     def _branches(self, n: int) -> list[tuple[Concave, int]]:
-        return [(part.objective, part.size(n)) for part in self.parts(n)]
+        return [(part.objective, part.size) for part in self.parts(n)]
 
     def _tree(self, n: int, parts: list[gradients.Tree]) -> gradients.Tree:
-        return gradients.combined(
-            n,
-            [
-                (
-                    part.scale,
-                    tree,
-                    part.where.indices(n)[0] if isinstance(part.where, slice) else part.where,
-                )
-                for part, tree in zip(self.parts(n), parts, strict=True)
-            ],
-        )
+        own = self.parts(n)
+        starts = [one.where.start if isinstance(one.where, slice) else one.where for one in own]
+        scales = [one.scale for one in own]
+        return gradients.combined(n, list(zip(scales, parts, starts, strict=True)))
 
 
-def _common(sizes: Sequence[int | None], what: str) -> int | None:
-    fixed = sorted({size for size in sizes if size is not None})
-    if len(fixed) > 1:
-        raise InvalidInput(
-            f"{what} adds functions of {fixed[0]} and of {fixed[1]} coordinates; aim each at its "
-            "own coordinates with .on(...)"
-        )
-    return fixed[0] if fixed else None
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sum(Combination):
     """f + g + ...: concave, Lipschitz constants add; smoothed term by term.
 
@@ -168,7 +147,13 @@ class Sum(Combination):
 
     @property
     def size(self) -> int | None:
-        return _common([term.size for term in self.terms], "a sum")
+        fixed = sorted({term.size for term in self.terms if term.size is not None})
+        if len(fixed) > 1:
+            raise InvalidInput(
+                f"a sum adds functions of {fixed[0]} and of {fixed[1]} coordinates; aim each at "
+                "its own coordinates with .on(...)"
+            )
+        return fixed[0] if fixed else None
 
     @property
     def members(self) -> tuple[Concave, ...]:
@@ -185,12 +170,18 @@ class Sum(Combination):
         return super()._has_prox_at(n) and self._disjoint(n)
 
     def _described(self) -> str:
-        widest = next(term for term in self.terms if term.size is not None)
-        return widest._described()
+        return next(term for term in self.terms if term.size is not None)._described()
 
-    def parts(self, n: int) -> list[Part]:
-        everything = slice(0, n)
-        return [Part(1.0, term, everything) for term in self.terms]
+    def __repr__(self) -> str:
+        if not 1 < len(self.terms) <= _MOST_ADDED:
+            return super().__repr__()
+        return " + ".join(map(repr, self.terms))
+
+    def _words(self, names: Names) -> Words:
+        return Words.sum(term._words(names) for term in self.terms)
+
+    def parts(self, n: int) -> list[Term]:
+        return [Term(1.0, term, slice(0, n)) for term in self.terms]
 
     def _disjoint(self, n: int) -> bool:
         # Each term is a function of all coordinates, but a block uses only its own.
@@ -202,6 +193,9 @@ class Sum(Combination):
     def _bound(self, scope: Scope) -> Concave:
         return Sum(tuple(term._bind(scope) for term in self.terms))
 
+    def _lifted(self, where: IntVector, groups: Mapping[str, IntVector]) -> Concave:
+        return Sum(tuple(term._lifted(where, groups) for term in self.terms))
+
     def relaxed(self) -> Concave:
         rest = tuple(rest for rest in (t.relaxed() for t in self.terms) if not is_zero(rest))
         if len(rest) < 2:
@@ -210,7 +204,7 @@ class Sum(Combination):
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
-        from fairwolfe.objectives.generalized_gini import GiniWelfare, Minimum
+        from fairwolfe.objectives.gini import GiniWelfare, Minimum
         from fairwolfe.objectives.linear import Linear
         from fairwolfe.objectives.threshold import AtMost
 
@@ -220,9 +214,21 @@ class Sum(Combination):
         )
 
 
+def _factor(f: Concave) -> str:
+    """An expression as a factor, or as what a method is called of."""
+    return f"({f!r})" if isinstance(f, Scaled | Sum) else repr(f)
+
+
 def is_zero(f: Concave) -> bool:
     """Whether an expression is written as 0 times something."""
     return isinstance(f, Scaled) and f.multiple == 0.0
+
+
+def relaxed_inside(f: Any) -> Concave:
+    """An expression with one `objective`, without the hard constraints of that."""
+    rest = f.objective.relaxed()
+    changed: Concave = Scaled(0.0, f) if is_zero(rest) else replace(f, objective=rest)
+    return changed
 
 
 def _least_size(term: Concave) -> int:
@@ -242,7 +248,7 @@ def _used(term: Concave, n: int) -> IntVector:
     return np.arange(n)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scaled(Combination):
     """c f with c >= 0; 0 f is the zero function, whatever the domain of f.
 
@@ -256,14 +262,13 @@ class Scaled(Combination):
 
     def __post_init__(self) -> None:
         require_objective("what is multiplied", self.objective)
-        object.__setattr__(self, "multiple", real_number("the multiple", self.multiple))
-        if not (np.isfinite(self.multiple) and self.multiple >= 0.0):
-            kind = NotConcave if self.multiple < 0.0 else InvalidInput
-            raise kind(
-                f"the multiple of {self.objective} is {self.multiple}; a finite number of at least "
-                "0 keeps it concave (to have less of a reward use AtMost, or a negative weight in "
-                "Linear)"
-            )
+        allowed = (
+            "a finite number of at least 0 keeps it concave (to have less of a reward use AtMost, "
+            "or a negative weight in Linear)"
+        )
+        name = f"the multiple of {type(self.objective).__name__}"  # a repr can be very deep
+        multiple = nonnegative(name, self.multiple, allowed)
+        object.__setattr__(self, "multiple", multiple)
 
     @property
     def size(self) -> int | None:
@@ -276,27 +281,35 @@ class Scaled(Combination):
     def _described(self) -> str:
         return self.objective._described()
 
-    def parts(self, n: int) -> list[Part]:
-        return [Part(self.multiple, self.objective, slice(0, n))] if self.multiple else []
+    def __repr__(self) -> str:
+        return f"{self.multiple!r} * {_factor(self.objective)}"
+
+    def _words(self, names: Names) -> Words:
+        return self.objective._words(names).times(self.multiple)
+
+    def parts(self, n: int) -> list[Term]:
+        return [Term(self.multiple, self.objective, slice(0, n))] if self.multiple else []
 
     def _bound(self, scope: Scope) -> Concave:
         return Scaled(
             self.multiple, self.objective._bind(scope if self.multiple else scope.ignored())
         )
 
+    def _lifted(self, where: IntVector, groups: Mapping[str, IntVector]) -> Concave:
+        return Scaled(self.multiple, self.objective._lifted(where, groups))
+
     def relaxed(self) -> Concave:
-        rest = self.objective.relaxed()
-        return Scaled(0.0, self) if is_zero(rest) else Scaled(self.multiple, rest)
+        return relaxed_inside(self)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
-        from fairwolfe.objectives.generalized_gini import GiniEquality
+        from fairwolfe.objectives.gini import GiniEquality
         from fairwolfe.objectives.welfare import Welfare
 
         return cls(2.5, GiniEquality()), cls(0.0, Welfare(0.5))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class On(Combination):
     """f of some coordinates only, by name or position: what ``.on(...)`` returns.
 
@@ -324,24 +337,27 @@ class On(Combination):
     def members(self) -> tuple[Concave, ...]:
         return (self.objective,)
 
+    def __repr__(self) -> str:
+        return f"{_factor(self.objective)}.on({', '.join(map(repr, self.coordinates))})"
+
+    def _words(self, names: Names) -> Words:
+        return self.objective._words(names.part(self.coordinates))
+
     def positions(self) -> list[int]:
         """The coordinates as numbers."""
         places = [c for c in self.coordinates if not isinstance(c, str)]
         if len(places) < len(self.coordinates):
-            raise InvalidInput(
-                f"{self} names its rewards, so it needs a problem to know their coordinates; call "
-                ".bind(problem) first"
-            )
+            raise unbound(self, (c for c in self.coordinates if isinstance(c, str)))
         return places
 
-    def parts(self, n: int) -> list[Part]:
+    def parts(self, n: int) -> list[Term]:
         scope = Scope(n, {}, f"z has {n}")
         places = [scope.index(c) for c in self.positions()]
         if len(set(places)) < len(places):
             raise InvalidInput(f".on{self.coordinates!r} names a coordinate twice in length {n}")
-        if places == list(range(places[0], places[0] + len(places))):
-            return [Part(1.0, self.objective, slice(places[0], places[0] + len(places)))]
-        return [Part(1.0, self.objective, np.array(places))]
+        first, stop = places[0], places[0] + len(places)
+        block = places == list(range(first, stop))
+        return [Term(1.0, self.objective, slice(first, stop) if block else np.array(places))]
 
     def _bound(self, scope: Scope) -> Concave:
         places = [scope.index(c) for c in self.coordinates]
@@ -349,13 +365,14 @@ class On(Combination):
         part = scope.part(places, f".on(...) names {len(places)} ({listed})")
         return On(self.objective._bind(part), tuple(places))
 
+    def _lifted(self, where: IntVector, groups: Mapping[str, IntVector]) -> Concave:
+        return self.objective._lifted(where[self.positions()], groups)
+
     def relaxed(self) -> Concave:
-        rest = self.objective.relaxed()
-        return Scaled(0.0, self) if is_zero(rest) else On(rest, self.coordinates)
+        return relaxed_inside(self)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
-        from fairwolfe.objectives.equal_exposure import EqualExposure
-        from fairwolfe.objectives.generalized_gini import GiniWelfare
+        from fairwolfe.objectives.gini import EqualExposure, GiniWelfare
 
         return cls(GiniWelfare(), (1, 2)), cls(EqualExposure(), (3, 0, 2))

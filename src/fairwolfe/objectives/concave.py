@@ -1,26 +1,27 @@
-"""`Concave`: what every objective is, with its gradient and its algebra."""
+"""`Concave`: the base class of objectives, with gradients, proximal maps, binding and algebra."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from scipy import sparse
 
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.kinds import kind_of
-from fairwolfe.core.problem import Problem, all_finite, positive
-from fairwolfe.errors import InvalidInput, NoProx, did_you_mean
+from fairwolfe.core.problem import Frozen, Problem, all_finite, positive, real_number
+from fairwolfe.errors import FairwolfeError, InvalidInput, NoProx, NotConcave, did_you_mean
 from fairwolfe.kernels import gradients
+from fairwolfe.objectives.sparse import SparseMatrix
+from fairwolfe.objectives.words import Names, Words
 
 if TYPE_CHECKING:
     from fairwolfe.objectives.combine import On, Scaled, Sum
 
-__all__ = ["Concave", "Scope", "finite_vector", "numbers"]
 
 _ROUNDING = 1e-14  # of a sum of products, relative to its terms
 
@@ -34,15 +35,18 @@ class Reach:
     """
 
     problem: Problem
-    matrix: sparse.csr_array[Any]  # a row for each coordinate, a column for each reward
+    matrix: SparseMatrix  # a row for each coordinate, a column for each reward
 
     @classmethod
     def of(cls, problem: Problem) -> Reach:
-        return cls(problem, sparse.csr_array(sparse.eye_array(problem.n_objectives)))
+        return cls(problem, SparseMatrix.identity(problem.n_objectives))
 
     def low(self) -> tuple[Vector, Vector]:
         """The smallest value of each coordinate, and how far rounding may have moved it."""
-        up, down = self.matrix.maximum(0.0), self.matrix.minimum(0.0)
+        order = np.lexsort((self.matrix.columns, self.matrix.rows))
+        data, columns = self.matrix.data[order], self.matrix.columns[order]
+        up = replace(self.matrix, columns=columns, data=np.maximum(data, 0.0))
+        down = replace(up, data=np.minimum(data, 0.0))
         low, high = self.problem.low, self.problem.high
         lowest = np.minimum(up @ low + down @ high, 0.0)
         return lowest, _ROUNDING * (up @ abs(low) - down @ abs(high))
@@ -56,7 +60,7 @@ class Reach:
 
     def most(self, weights: Vector) -> float:
         """The largest <weights, M z> of a reward vector z."""
-        return self.most_of((self.matrix.T @ weights).ravel())
+        return self.most_of(self.matrix.T @ weights)
 
     def most_of(self, slope: Vector) -> float:
         """The largest <slope, z> of a reward vector z."""
@@ -65,7 +69,7 @@ class Reach:
     def blame(self, row: int) -> str:
         """Which reward brings a coordinate furthest down, with its range and its weight."""
         only = self.matrix[[row]]
-        columns, weights = only.indices, only.data
+        columns, weights = only.columns, only.data
         low, high = self.problem.low[columns], self.problem.high[columns]
         worst = int(np.minimum(weights * low, weights * high).argmin())
         place = int(columns[worst]) - (self.problem.n_items or 0)
@@ -87,6 +91,7 @@ class Scope:
     box: tuple[Vector, Vector] | None = None  # smallest and largest values
     reach: Reach | None = None  # None where the values do not matter
     labels: tuple[str, ...] = ()  # what messages call the coordinates, where they have no name
+    grouped: bool = False  # whether they are totals of groups
 
     @classmethod
     def of(cls, problem: Problem) -> Scope:
@@ -107,9 +112,9 @@ class Scope:
         box = (self.box[0][places], self.box[1][places]) if self.box else None
         reach = replace(self.reach, matrix=self.reach.matrix[places]) if self.reach else None
         labels = tuple(self.label(old) for old in places)
-        return Scope(len(places), names, what, None, box, reach, labels)
+        return Scope(len(places), names, what, None, box, reach, labels, self.grouped)
 
-    def through(self, matrix: sparse.csr_array[Any]) -> Reach | None:
+    def through(self, matrix: SparseMatrix) -> Reach | None:
         """The reach of M times these coordinates."""
         return replace(self.reach, matrix=matrix @ self.reach.matrix) if self.reach else None
 
@@ -153,8 +158,28 @@ class Concave(ABC):
     """The name of a leaf among the compiled ones (kernels/gradients.py), if it is one of them."""
     hard: ClassVar[bool] = False
     """Whether a leaf is a constraint: 0 where it is kept, -inf elsewhere."""
+    unit: ClassVar[str] = ""
+    """What it has one of for each coordinate, in messages about its size, such as "weights"."""
+    instead: ClassVar[str] = (
+        "smooth it with Moreau(), which works on every leaf by itself, or Randomized()"
+    )
+    """What to do where there is no proximal map."""
     of_items: ClassVar[bool] = False
     """Whether in a ranking it is aimed at the exposures, where it takes as many coordinates."""
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        if "per" in options and "per" not in signature(cls.__init__).parameters:
+            raise cls._no_rate()
+        return super().__new__(cls)
+
+    @classmethod
+    def _no_rate(cls) -> FairwolfeError:
+        """Why there is no function of a rate."""
+        return NotConcave(
+            f"{cls.__name__} takes no per: a rate is the ratio of two averages, and {cls.__name__} "
+            "of a ratio is not concave; a rate can have a limit: add AtMost({'returned': 0.08}, "
+            "per='ordered') or AtLeast({'kept': 0.92}, per='ordered')"
+        )
 
     # --- what a leaf gives --------------------------------------------------------------------
 
@@ -214,13 +239,13 @@ class Concave(ABC):
         """Every (multiple, leaf, number of its coordinates) of the expression."""
         yield 1.0, self, n
 
-    def split(self, n: int) -> Iterator[tuple[float, Concave, sparse.csr_array[Any]]]:
+    def split(self, n: int) -> Iterator[tuple[float, Concave, SparseMatrix]]:
         """Every (c, leaf, M) of the expression: f(z) is the sum of c leaf(M z).
 
         For any points p with supergradients g of the leaves there, the sum of
         c (leaf(p) + <g, M z - p>) is an affine majorant of f.
         """
-        yield 1.0, self, sparse.csr_array(sparse.eye_array(n))
+        yield 1.0, self, SparseMatrix.identity(n)
 
     def bend(self, z: Vector) -> float:
         """The largest second derivative at z, without its sign, of a leaf that is a sum of smooth
@@ -279,7 +304,9 @@ class Concave(ABC):
         return float(self._value(self._checked(z)))
 
     def violation(self, z: Vector) -> float:
-        """How far z is beyond the levels of hard constraints, at most; 0 where all are kept."""
+        """How far z is beyond the levels of hard constraints, at most, in the units of the levels
+        (so that the rate of something per nothing is inf beyond); 0 where all are kept.
+        """
         return float(self._violation(self._checked(z)))
 
     def gradient(self, z: Vector) -> Vector:
@@ -298,7 +325,7 @@ class Concave(ABC):
         """argmax_y f(y) - |y - z|^2 / (2 step), for step > 0."""
         point = self._checked(z)
         if not self._has_prox_at(point.size):
-            self._refuse_prox()
+            raise NoProx(f"{self} has no proximal map in closed form; {self.instead}")
         return self._prox_point(point, step, self._smoothed(point, positive("step", step)))
 
     def envelope(self, z: Vector, step: float) -> float:
@@ -326,7 +353,35 @@ class Concave(ABC):
 
     def bind(self, problem: Problem) -> Concave:
         """Resolve names, check sizes, and see that the ranges stay in the domain of f."""
-        return self._bind(Scope.of(problem))
+        bound = self._bind(Scope.of(problem))
+        if bound is self:  # what it learns about this problem is no business of another one
+            bound = object.__new__(type(self))
+            bound.__dict__.update(self.__dict__)
+        bound.__dict__["_origin"] = (self, problem)
+        return bound
+
+    def describe(self, problem: Problem | None = None) -> str:
+        """What it is, in words; with a problem, or once bound to one, rewards have their names.
+
+        >>> from fairwolfe.objectives import AtMost, Linear
+        >>> (Linear([1.0, 0.5]) + AtMost({"cost": 0.02})).describe()
+        'reward 0 + 0.5 x reward 1; cost at most 0.02'
+        """
+        origin, bound_to = self.__dict__.get("_origin", (self, None))
+        problem = bound_to if problem is None else problem
+        return str(origin._words(Names() if problem is None else Names.of(problem)))
+
+    def _words(self, names: Names) -> Words:
+        """The terms and limits of `describe`, for coordinates of these names."""
+        given = ", ".join(self._written(named=True))
+        settings = f" ({given})" if given else ""
+        return Words(((1.0, f"{type(self).__name__} of {names.every}{settings}"),))
+
+    def _lifted(self, where: IntVector, groups: Mapping[str, IntVector]) -> Concave:
+        """A bound function of averages, those of groups among them: its own coordinates are at
+        `where`, and those of the groups by each attribute at `groups`.
+        """
+        return self.on(*where.tolist())
 
     def __add__(self, other: object) -> Sum:
         from fairwolfe.objectives.combine import Sum
@@ -409,16 +464,10 @@ class Concave(ABC):
         """Whether there is a prox for n coordinates."""
         return self.has_prox
 
-    def _refuse_prox(self) -> None:
-        raise NoProx(f"{self} has no proximal map in closed form; {self._instead()}")
-
     def _check_smoothable(self) -> None:
-        """Whether Moreau smoothing can treat this leaf; raises NoProx if not."""
+        """Raise NoProx where Moreau smoothing cannot treat this leaf."""
         if not self.has_prox:
-            self._refuse_prox()
-
-    def _instead(self) -> str:
-        return "smooth it with Moreau(), which works on every leaf by itself, or Randomized()"
+            raise NoProx(f"{self} has no proximal map in closed form; {self.instead}")
 
     def _bind(self, scope: Scope) -> Concave:
         if self.of_items and scope.n_users is not None:
@@ -430,11 +479,17 @@ class Concave(ABC):
         return bound
 
     def _fit(self, scope: Scope) -> None:
-        if self.size is not None and self.size != scope.size:
-            raise InvalidInput(f"{self._described()}, {scope.what}; {_aim(self.size, scope)}")
+        size, names = self.size, list(scope.names)
+        if size is None or size == scope.size:
+            return
+        aim = f"aim it at {size} coordinates with .on(...), or change its length"
+        if 0 < size <= len(names):
+            aim = f"aim it with .on({', '.join(map(repr, names[:size]))})"
+        raise InvalidInput(f"{self._described()}, {scope.what}; {aim}")
 
     def _described(self) -> str:
-        return f"{type(self).__name__} takes {self.size} coordinates"
+        has = f"has {self.size} {self.unit}" if self.unit else f"takes {self.size} coordinates"
+        return f"{type(self).__name__} {has}"
 
     def _check_size(self, n: int) -> None:
         if self.size is not None and n != self.size:
@@ -474,9 +529,36 @@ class Concave(ABC):
         self.return_tree(tree)
         return g
 
+    def _aimed(self, names: Names) -> Names:
+        """The names of what it is a function of: in a ranking it may be aimed at the exposures."""
+        items = self.of_items and names.n_items is not None and self.size == names.n_items
+        return names.items() if items else names
+
+    def _written(self, named: bool = False) -> list[str]:
+        """Its arguments as they are written: those without a default by position, unless `named`,
+        and of the others what differs from the default.
+        """
+        written: list[str] = []
+        if not is_dataclass(self):
+            return written
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.default is MISSING or value != field.default:
+                name = "" if field.default is MISSING and not named else f"{field.name}="
+                written.append(f"{name}{value!r}")
+        return written
+
+    def __repr__(self) -> str:
+        # The Python expression that makes it, which `core.build` reads.
+        if not is_dataclass(self):
+            return object.__repr__(self)
+        return f"{type(self).__name__}({', '.join(self._written())})"
+
     def __getstate__(self) -> dict[str, Any]:
-        # Hyper-parameters only: trees belong to this process.
-        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        # Hyper-parameters, and what it was before it was bound; trees belong to this process.
+        state = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        origin = self.__dict__.get("_origin")
+        return state if origin is None else state | {"_origin": origin}
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
@@ -484,37 +566,22 @@ class Concave(ABC):
         return (cls(),)
 
 
-def _aim(size: int, scope: Scope) -> str:
-    names = list(scope.names)
-    if 0 < size <= len(names):
-        return "aim it with .on(" + ", ".join(map(repr, names[:size])) + ")"
-    return f"aim it at {size} coordinates with .on(...), or change its length"
-
-
 def finite_vector(name: str, values: Any) -> Vector:
     """A float64 vector of finite numbers, or an error that names the first bad one."""
-    if (
-        type(values) is np.ndarray
-        and values.dtype == np.float64
-        and values.ndim == 1
-        and values.flags.carray
-        and values.size
-        and all_finite(values)
-    ):
-        return values  # the usual case, without further questions
+    usual = type(values) is np.ndarray and values.dtype == np.float64 and values.ndim == 1
+    if usual and values.flags.carray and values.size and all_finite(values):
+        return values  # type: ignore[no-any-return]
     try:
         if np.iscomplexobj(values):
-            raise InvalidInput(f"{name} holds complex numbers; give real ones")
-        vector = np.ascontiguousarray(values, dtype=np.float64)
-    except InvalidInput:
-        raise
+            raise TypeError("they are complex; give real ones")
+        vector: Vector = np.require(values, np.float64, ["C", "A", "W"])
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(f"{name} is not a vector of numbers: {error}") from error
-    if vector.ndim != 1 or np.ndim(values) != 1:
-        raise InvalidInput(f"{name} has shape {np.shape(values)}; give a vector, shape (n,)")
+    if vector.ndim != 1:
+        raise InvalidInput(f"{name} has shape {vector.shape}; give a vector, shape (n,)")
     if vector.size == 0:
         raise InvalidInput(f"{name} is empty; give at least one number")
-    if not np.isfinite(vector).all():
+    if not all_finite(vector):
         worst = int(np.flatnonzero(~np.isfinite(vector))[0])
         raise InvalidInput(f"{name}[{worst}] is {vector[worst]}; give finite numbers only")
     return vector
@@ -526,6 +593,29 @@ def numbers(name: str, values: Iterable[float]) -> tuple[float, ...]:
         raise InvalidInput(f"{name} is {values!r}; give a sequence of numbers")
     given = values if isinstance(values, (np.ndarray, tuple, list)) else tuple(values)
     return tuple(finite_vector(name, given).tolist())
+
+
+def by_name(name: str, values: Any) -> Any:
+    """Finite numbers as a tuple, or by name where they are given so."""
+    if isinstance(values, Mapping):
+        return Frozen(dict(zip(values, numbers(name, values.values()), strict=True)))
+    return numbers(name, values)
+
+
+def nonnegative(name: str, value: Any, allowed: str) -> float:
+    """A finite number of at least 0; NotConcave below, InvalidInput for anything else."""
+    number = real_number(name, value)
+    if not 0.0 <= number < np.inf:
+        raise (NotConcave if number < 0.0 else InvalidInput)(f"{name} is {number!r}; {allowed}")
+    return number
+
+
+def unbound(objective: Concave, names: Iterable[str]) -> InvalidInput:
+    """The error of an expression that has names in place of coordinates."""
+    return InvalidInput(
+        f"{objective} names its rewards ({', '.join(names)}), so it needs a problem to know their "
+        "coordinates; call .bind(problem) first"
+    )
 
 
 def require_objective(name: str, value: Any) -> None:

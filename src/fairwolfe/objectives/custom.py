@@ -1,4 +1,4 @@
-"""`Custom`: bring your own concave function."""
+"""`Custom`: a concave function given by Python or C functions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput, NotConcave
 from fairwolfe.kernels import gradients
 from fairwolfe.objectives.concave import Concave, Scope, finite_vector
-
-__all__ = ["Custom"]
+from fairwolfe.objectives.words import Names, Words
 
 _PAIRS = 200
 _CUBE_ROOT = float(np.finfo(np.float64).eps ** (1.0 / 3.0))  # best step of a central difference
@@ -67,32 +66,31 @@ class Custom(Concave):
                 "and no guarantee at kinks; pass gradient= for speed and exactness",
                 stacklevel=2,
             )
-        object.__setattr__(self, "function", value)
-        object.__setattr__(self, "slope", gradient)
-        object.__setattr__(self, "smooth", bool(smooth))
-        slope = real_number("the Lipschitz constant of Custom", lipschitz)
-        if not slope >= 0.0:
+        constant = real_number("the Lipschitz constant of Custom", lipschitz)
+        if not constant >= 0.0:
             raise InvalidInput(
                 f"the Lipschitz constant of Custom is {lipschitz!r}; give a number of at least 0, "
                 "or leave it out if there is none"
             )
-        object.__setattr__(self, "lipschitz_constant", slope)
+        self.__dict__.update(function=value, slope=gradient, smooth=bool(smooth))
+        self.__dict__["lipschitz_constant"] = constant
 
     def __repr__(self) -> str:
         slope = f", {_name(self.slope)}" if self.slope else ""
         return f"Custom({_name(self.function)}{slope}, smooth={self.smooth})"
 
-    @property
-    def has_prox(self) -> bool:
-        return False
+    def _words(self, names: Names) -> Words:
+        name = _name(self.function).rpartition(".")[2]
+        own = f"your function {name}" if name.isidentifier() else "your own function"
+        return Words(((1.0, f"{own} of {names.every}"),))
+
+    has_prox = False
+    instead = "smooth it with Randomized(), or promise smooth=True if its gradient is Lipschitz"
 
     @property
     def has_gradient(self) -> bool:
         """Whether `gradient` is a supergradient also at a kink, where differences need not be."""
         return self.slope is not None
-
-    def _instead(self) -> str:
-        return "smooth it with Randomized(), or promise smooth=True if its gradient is Lipschitz"
 
     def lipschitz(self, n: int) -> float:
         return self.lipschitz_constant
@@ -107,9 +105,12 @@ class Custom(Concave):
         return value
 
     def _slope(self, z: Vector) -> Vector:
-        if self.slope is None:
+        slope: Any = self.slope
+        if slope is None:
             return self._differences(z)
-        g = finite_vector("the gradient that Custom's function returned", self._given_slope(z))
+        compiled = gradients.is_outside(slope)
+        given = gradients.outside(z.size, slope).gradient(z, 0.0) if compiled else slope(z)
+        g = finite_vector("the gradient that Custom's function returned", given)
         if g.size != z.size:
             raise InvalidInput(
                 f"the gradient function of Custom returned {g.size} numbers for a z of length "
@@ -117,28 +118,22 @@ class Custom(Concave):
             )
         return g
 
-    def _given_slope(self, z: Vector) -> Any:
-        slope: Any = self.slope
-        if gradients.is_outside(slope):
-            return gradients.outside(z.size, slope).gradient(z, 0.0)
-        return slope(z)
-
     def _differences(self, z: Vector) -> Vector:
         g = np.empty(z.size)
         point = z.copy()
         for i in range(z.size):
             h = _CUBE_ROOT * max(1.0, abs(z[i]))
-            sides = []
-            for side in (z[i] - h, z[i] + h):
-                point[i] = side
-                sides.append(self._value(point))
+            point[i] = z[i] - h
+            below = self._value(point)
+            point[i] = z[i] + h
+            above = self._value(point)
             point[i] = z[i]
-            if np.isfinite(sides).all():
-                g[i] = (sides[1] - sides[0]) / (2.0 * h)
+            if np.isfinite(below) and np.isfinite(above):
+                g[i] = (above - below) / (2.0 * h)
             else:
                 # One side is outside the domain: the slope towards the other one.
                 here = self._value(z)
-                g[i] = (sides[1] - here) / h if np.isfinite(sides[1]) else (here - sides[0]) / h
+                g[i] = (above - here) / h if np.isfinite(above) else (here - below) / h
         return finite_vector("the gradient of Custom by differences", g)
 
     def _tree(self, n: int, parts: list[gradients.Tree]) -> gradients.Tree:
@@ -153,7 +148,7 @@ class Custom(Concave):
 
     def _check_smoothable(self) -> None:
         if not self.smooth:
-            self._refuse_prox()
+            super()._check_smoothable()
 
     def _envelope(self, z: Vector, step: float) -> float:
         self._check_smoothable()

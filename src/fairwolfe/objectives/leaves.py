@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from fairwolfe.core.arrays import Vector
 from fairwolfe.kernels import gradients
-from fairwolfe.objectives.bounds import WIDTHS
 from fairwolfe.objectives.concave import Concave
 from fairwolfe.objectives.linear import Linear
-
-__all__ = ["Leaves"]
+from fairwolfe.objectives.sparse import SparseMatrix
+from fairwolfe.objectives.threshold import WIDTHS
 
 
 class Leaves:
@@ -39,8 +38,8 @@ class Leaves:
             pieces = [piece for piece in objective.split(n) if piece[0] > 0.0]
         if not pieces:
             pieces = list(Linear((0.0,) * n).split(n))
-        self.matrix = sparse.csr_array(sparse.vstack([matrix for _, _, matrix in pieces]))
-        self.turned = sparse.csr_array(self.matrix.T)
+        self.map = SparseMatrix.stack([matrix for _, _, matrix in pieces])
+        self.turned = self.map.T
         # A multiple of a constraint is that constraint.
         self.scales = [1.0 if leaf.hard else scale for scale, leaf, _ in pieces]
         self.leaves = [leaf for _, leaf, _ in pieces]
@@ -52,6 +51,11 @@ class Leaves:
         # How far the proximal point is, per unit of gradient; a leaf without one stays where it is.
         self.reach = np.zeros(ends[-1])
         self.widen([1.0] * len(self.leaves))
+
+    @cached_property
+    def matrix(self) -> Any:
+        """A, as SciPy has it."""
+        return self.map.csr()
 
     @property
     def smoothable(self) -> bool:

@@ -1,4 +1,4 @@
-"""`Linear`: fixed weights, the trade-off every other library stops at."""
+"""`Linear`: a weighted sum of the rewards."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import Self
 import numpy as np
 
 from fairwolfe.core.arrays import Vector
-from fairwolfe.core.problem import Frozen
-from fairwolfe.errors import InvalidInput
-from fairwolfe.objectives.concave import Concave, Scope, numbers
+from fairwolfe.objectives.concave import Concave, Scope, by_name, unbound
+from fairwolfe.objectives.words import Names, Words
 
-__all__ = ["Linear"]
+_LISTED = 4  # terms of equal weight, in a description
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Linear(Concave):
     """f(z) = <w, z>.
 
@@ -29,14 +28,10 @@ class Linear(Concave):
 
     weights: Sequence[float] | Mapping[str, float]
     form = "linear"
+    unit = "weights"
 
     def __post_init__(self) -> None:
-        if isinstance(self.weights, Mapping):
-            values = numbers("weights", self.weights.values())
-            named = Frozen(dict(zip(self.weights, values, strict=True)))
-            object.__setattr__(self, "weights", named)
-        else:
-            object.__setattr__(self, "weights", numbers("weights", self.weights))
+        object.__setattr__(self, "weights", by_name("weights", self.weights))
 
     @property
     def size(self) -> int | None:
@@ -44,10 +39,7 @@ class Linear(Concave):
 
     def _vector(self) -> tuple[float, ...]:
         if isinstance(self.weights, Mapping):
-            raise InvalidInput(
-                f"{self} names its rewards ({', '.join(self.weights)}), so it needs a problem to "
-                "know their coordinates; call .bind(problem) first"
-            )
+            raise unbound(self, self.weights)
         return tuple(self.weights)
 
     def _bound(self, scope: Scope) -> Concave:
@@ -58,11 +50,18 @@ class Linear(Concave):
             weights[scope.index(name)] += weight
         return Linear(weights.tolist())
 
-    def _described(self) -> str:
-        return f"Linear has {self.size} weights"
-
     def _value(self, z: Vector) -> float:
         return float(np.dot(self._vector(), z))
+
+    def _words(self, names: Names) -> Words:
+        weights = self.weights
+        pairs = weights.items() if isinstance(weights, Mapping) else enumerate(weights)
+        used = [(weight, key) for key, weight in pairs if weight]
+        if len(used) > _LISTED and len({weight for weight, _ in used}) == 1:
+            return Words(
+                ((used[0][0], f"the sum of {names.part([key for _, key in used]).several}"),)
+            )
+        return Words(tuple((weight, names.name(key)) for weight, key in used))
 
     def lipschitz(self, n: int) -> float:
         return float(np.linalg.norm(self._vector()))

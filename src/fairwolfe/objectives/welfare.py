@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 
 from fairwolfe.core.arrays import Vector
-from fairwolfe.core.problem import real_number
+from fairwolfe.core.problem import number_where, real_number
 from fairwolfe.errors import InvalidInput, NotConcave
 from fairwolfe.objectives.concave import Concave, Scope, numbers
-
-__all__ = ["Nash", "Welfare"]
+from fairwolfe.objectives.words import Names, Words, number
 
 
 class _Additive(Concave):
@@ -21,15 +20,12 @@ class _Additive(Concave):
 
     offset: float
     low: float | tuple[float, ...]
+    unit = "numbers in low"
+    curved = True
 
     @property
     def size(self) -> int | None:
         return len(self.low) if isinstance(self.low, tuple) else None
-
-    def __repr__(self) -> str:
-        shown = [f for f in fields(self) if f.name != "low" or self.low != 0.0]  # type: ignore[arg-type]
-        values = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in shown)
-        return f"{type(self).__name__}({values})"
 
     @abstractmethod
     def _slope_at(self, x: float, times: float = 1.0) -> float:
@@ -39,13 +35,10 @@ class _Additive(Concave):
     def _bend_at(self, x: float) -> float:
         """-phi''(x), x >= 0."""
 
-    def _check_numbers(self) -> None:
+    def __post_init__(self) -> None:
         name = type(self).__name__
-        offset = real_number(f"the offset of {name}", self.offset)
-        if not (np.isfinite(offset) and offset >= 0.0):
-            raise InvalidInput(
-                f"the offset of {name} is {self.offset!r}; give a number of at least 0"
-            )
+        least = "a number of at least 0"
+        offset = number_where(f"the offset of {name}", self.offset, lambda x: x >= 0.0, least)
         object.__setattr__(self, "offset", offset)
         several = isinstance(self.low, tuple | list)
         low = numbers("low", self.low if several else (self.low,))  # type: ignore[arg-type]
@@ -54,9 +47,6 @@ class _Additive(Concave):
                 f"low is {min(low)}, but {name} is -inf below {0.0 - offset}; give at least that"
             )
         object.__setattr__(self, "low", low if several else low[0])
-
-    def _described(self) -> str:
-        return f"{type(self).__name__} has {self.size} numbers in low"
 
     def _bound(self, scope: Scope) -> Concave:
         if self.everywhere or scope.reach is None:
@@ -91,10 +81,6 @@ class _Additive(Concave):
     def scale(self, spans: Vector, usual: Vector) -> float:
         inside = np.maximum(usual + self.offset, 1e-300).tolist()
         return float(sum(self._slope_at(x) * x for x in inside))  # of Nash the number of its terms
-
-    @property
-    def curved(self) -> bool:
-        return True
 
     def bend(self, z: Vector) -> float:
         inside = {x for x in (z + self.offset).tolist() if x > 0.0}
@@ -134,7 +120,7 @@ class Welfare(_Additive):
                 "only (for a limit towards alpha = 0 use Nash)"
             )
         object.__setattr__(self, "alpha", alpha)
-        self._check_numbers()
+        super().__post_init__()
 
     @property
     def everywhere(self) -> bool:
@@ -145,6 +131,11 @@ class Welfare(_Additive):
         if self.alpha == 1.0:
             return float(x.sum())
         return -np.inf if x.min() < 0.0 else float((x**self.alpha).sum())
+
+    def _words(self, names: Names) -> Words:
+        offset = f", offset {number(self.offset)}" if self.offset else ""
+        kind = f"power {number(self.alpha)}{offset}"
+        return Words(((1.0, f"welfare of {names.every} ({kind})"),))
 
     def _prox_point(self, z: Vector, step: float, g: Vector) -> Vector:
         point = z + step * g
@@ -189,17 +180,15 @@ class Nash(_Additive):
     offset: float = 0.0
     low: float | tuple[float, ...] = 0.0
     form = "nash"
-
-    def __post_init__(self) -> None:
-        self._check_numbers()
-
-    @property
-    def everywhere(self) -> bool:
-        return False
+    everywhere = False
 
     def _value(self, z: Vector) -> float:
         x = z + self.offset
         return -np.inf if x.min() <= 0.0 else float(np.log(x).sum())
+
+    def _words(self, names: Names) -> Words:
+        offset = f", offset {number(self.offset)}" if self.offset else ""
+        return Words(((1.0, f"proportional fairness of {names.every} (Nash{offset})"),))
 
     def _prox_point(self, z: Vector, step: float, g: Vector) -> Vector:
         # Outside the domain z + step g would round to the wrong side of its edge; g is 1/y.

@@ -1,17 +1,21 @@
 """What another policy would have earned, and which is the best, from logged decisions alone."""
 
 from fairwolfe.offpolicy.checking import Check
-from fairwolfe.offpolicy.estimate import Difference, Estimate, Level
-from fairwolfe.offpolicy.learning import Mixture
-from fairwolfe.offpolicy.log import Log
-from fairwolfe.offpolicy.ranking_mixture import RankingMixture
-from fairwolfe.offpolicy.tradeoff import Frontier, Point
+from fairwolfe.offpolicy.estimate import (
+    Estimate,
+    EstimatedDifference,
+    EstimatedFrontier,
+    Level,
+    Point,
+)
+from fairwolfe.offpolicy.evaluation import Log
+from fairwolfe.offpolicy.learning import Mixture, RankingMixture
 
 __all__ = [
     "Check",
-    "Difference",
     "Estimate",
-    "Frontier",
+    "EstimatedDifference",
+    "EstimatedFrontier",
     "Level",
     "Log",
     "Mixture",

@@ -8,10 +8,8 @@ import numpy as np
 
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.problem import Problem
-from fairwolfe.offpolicy.decisions import Choices, Rankings
+from fairwolfe.offpolicy.decisions import LoggedArms, LoggedRankings
 from fairwolfe.offpolicy.estimators import Weights
-
-__all__ = ["Check", "check_choices", "check_rankings"]
 
 _SURE = 4.0  # standard errors: what is reported is not chance
 _FEW = 100.0
@@ -44,15 +42,15 @@ class Check:
         return "\n".join([head, *(f"- {text}" for text in self.sentences)])
 
 
-def check_choices(data: Choices) -> Check:
+def check_choices(data: LoggedArms) -> Check:
     """Of arms."""
-    problems, usable = _probabilities(data.probability)
+    problems = probability_problems(data.probability)
+    usable = not problems
     facts = [f"{data.n:,} decisions, rewards {', '.join(data.problem.rewards)}"]
     if data.arms is not None:
         listed = ", ".join(f"{i} {name}" for i, name in enumerate(data.arms[:10]))
         facts.append(f"arms: {listed}{', ...' if len(data.arms) > 10 else ''}")
     problems += _ranges(data.problem, data.rewards)
-    known = [one for one in data.distribution if one is not None]
     if usable:
         problems += _distribution(data)
         counts = np.concatenate([part.allowed().sum(axis=1) for part in data.parts])
@@ -64,7 +62,14 @@ def check_choices(data: Choices) -> Check:
             )
             usable = False
         else:
-            problems += _mean_weight(weights, "if arms had been chosen uniformly")
+            off = abs(weights.mean - 1.0)
+            if weights.error > 0.0 and off > _SURE * weights.error:
+                problems.append(
+                    f"the mean weight if arms had been chosen uniformly is {weights.mean:.3f} and "
+                    f"has to be 1 (it is {off / weights.error:.1f} standard errors away): the "
+                    "logged probabilities are not those of the actions, or some actions were "
+                    "impossible"
+                )
             facts.append(
                 f"the log is worth {weights.ess:,.0f} decisions of a uniform policy; "
                 f"probabilities from {data.probability.min():.3g} to {data.probability.max():.3g}"
@@ -74,7 +79,7 @@ def check_choices(data: Choices) -> Check:
                     f"the effective sample size is {weights.ess:,.0f} for a uniform policy: only "
                     "policies close to the one that logged can be evaluated"
                 )
-        problems += _overlap(data, bool(known))
+        problems += _overlap(data)
         facts += _drift(data.probability)
     if not data.has_contexts:
         facts.append("there are no contexts: 'ips' and 'snips' only, and nothing can be learnt")
@@ -82,68 +87,61 @@ def check_choices(data: Choices) -> Check:
     return Check(usable, tuple(problems), tuple(facts))
 
 
-def check_rankings(data: Rankings) -> Check:
+def check_rankings(data: LoggedRankings) -> Check:
     """Of rankings."""
     problems: list[str] = []
-    usable = True
     facts = [
         f"{data.n:,} rankings of {data.problem.n_slots} of {data.problem.n_items} items",
         "exposures by slot: " + ", ".join(f"{b:.2f}" for b in data.exposed.mean(axis=0)),
     ]
     if data.at_rank is None:
-        sentences, usable = _probabilities(data.probability)
-        problems += sentences
+        problems += probability_problems(data.probability)
         facts.append(
             "item-at-rank probabilities were not logged: whole rankings can be weighed ('ips', "
             "'snips'), which needs far more data than 'exposure' or 'position'"
         )
     else:
-        sums = data.at_rank.sum(axis=1)
-        off = np.abs(sums - 1.0).max()
+        off = np.abs(data.at_rank.sum(axis=1) - 1.0).max()
         if off > 1e-6:
             problems.append(
                 f"item-at-rank probabilities do not sum to 1 in a slot (off by {off:.2g})"
             )
-            usable = False
         shown = np.take_along_axis(data.at_rank, data.rankings[:, :, None], axis=1)
-        there = np.diagonal(shown, axis1=1, axis2=2)
-        if (there <= 0.0).any():
+        if (np.diagonal(shown, axis1=1, axis2=2) <= 0.0).any():
             problems.append("an item was shown in a slot where its probability is 0")
-            usable = False
-    rows = data.totals()
-    problems += _ranges(data.problem, rows)
-    never = np.setdiff1d(np.arange(data.problem.n_items or 0), data.rankings)
+    usable, m = not problems, data.sizes[0]
+    rewards = data.totals()[:, m:]
+    problems += _ranges(data.problem, rewards)
+    never = np.setdiff1d(np.arange(m), data.rankings)
     if never.size:
         problems.append(f"{never.size} items were never shown: nothing is known of their clicks")
-    problems += _gaps(data.numbers, data.agents, rows[:, data.problem.n_items or 0 :])
+    problems += _gaps(data.numbers, data.agents, rewards)
     return Check(usable, tuple(problems), tuple(facts))
 
 
-def _probabilities(p: Vector) -> tuple[list[str], bool]:
+def probability_problems(p: Vector) -> list[str]:
+    """What makes logged probabilities useless; empty where nothing does."""
     sentences = []
-    unknown = int(np.isnan(p).sum())
-    if unknown:
+    unknown = np.flatnonzero(np.isnan(p))
+    if unknown.size:
         sentences.append(
-            f"{unknown:,} of {p.size:,} decisions have no probability: nothing is estimated with "
-            "them; see docs/propensities.md"
+            f"{unknown.size:,} of {p.size:,} decisions have no probability, the first in row "
+            f"{unknown[0] + 1}: log them with a policy that knows them (not Thompson sampling, nor "
+            "randomised smoothing), or leave these rows out if that does not depend on their "
+            "outcome; see docs/propensities.md"
         )
-    known = p[~np.isnan(p)]
-    zero = int((known <= 0.0).sum())
-    if zero:
-        sentences.append(f"{zero:,} probabilities are 0 or less, for actions that were taken")
-    large = int((known > 1.0 + 1e-9).sum())
-    if large:
-        sentences.append(f"{large:,} probabilities are above 1: are they weights, or percentages?")
-    return sentences, not sentences
+    bad = np.flatnonzero((p <= 0.0) | (p > 1.0 + 1e-9))
+    if bad.size:
+        sentences.append(
+            f"the probability in row {bad[0] + 1} is {p[bad[0]]:g} ({bad.size:,} such rows); what "
+            "was done had a probability above 0 and at most 1"
+        )
+    return sentences
 
 
 def _ranges(problem: Problem, rewards: Matrix) -> list[str]:
     sentences = []
-    first = (problem.n_items or 0) if rewards.shape[1] == problem.n_objectives else 0
-    names = list(problem.rewards)
-    for i, name in enumerate(names):
-        low, high = problem.rewards[name]
-        column = rewards[:, first + i]
+    for (name, (low, high)), column in zip(problem.rewards.items(), rewards.T, strict=True):
         outside = int(((column < low) | (column > high)).sum())
         if outside:
             sentences.append(
@@ -153,10 +151,10 @@ def _ranges(problem: Problem, rewards: Matrix) -> list[str]:
     return sentences
 
 
-def _distribution(data: Choices) -> list[str]:
+def _distribution(data: LoggedArms) -> list[str]:
     """Logged distributions against what was chosen from them."""
     sentences = []
-    chosen, expected, spread = np.zeros(0), np.zeros(0), np.zeros(0)
+    chosen, expected, spread = np.zeros((3, max(part.n_arms for part in data.parts)))
     wrong = unequal = 0
     for (span, part), known in zip(data.spans(), data.distribution, strict=True):
         if known is None:
@@ -167,12 +165,7 @@ def _distribution(data: Choices) -> list[str]:
         actions = data.actions[span][full]
         own = rows[np.arange(len(rows)), actions]
         unequal += int((np.abs(own - data.probability[span][full]) > 1e-6).sum())
-        size = max(chosen.size, part.n_arms)
-        room = [np.zeros(size - chosen.size)]
-        chosen, expected, spread = (
-            np.concatenate([old, *room]) for old in (chosen, expected, spread)
-        )
-        chosen += np.bincount(actions, minlength=size)
+        chosen += np.bincount(actions, minlength=chosen.size)
         expected[: part.n_arms] += rows.sum(axis=0)
         spread[: part.n_arms] += (rows * (1.0 - rows)).sum(axis=0)
     if wrong:
@@ -184,7 +177,7 @@ def _distribution(data: Choices) -> list[str]:
         )
     with np.errstate(divide="ignore", invalid="ignore"):
         off = np.where(spread > 0.0, (chosen - expected) / np.sqrt(spread), 0.0)
-    if off.size and np.abs(off).max() > _SURE:
+    if np.abs(off).max() > _SURE:
         arm = int(np.abs(off).argmax())
         sentences.append(
             f"arm {arm} was chosen {chosen[arm]:,.0f} times, and by the logged probabilities "
@@ -193,17 +186,7 @@ def _distribution(data: Choices) -> list[str]:
     return sentences
 
 
-def _mean_weight(weights: Weights, when: str) -> list[str]:
-    if weights.error > 0.0 and abs(weights.mean - 1.0) > _SURE * weights.error:
-        return [
-            f"the mean weight {when} is {weights.mean:.3f} and has to be 1 (it is "
-            f"{abs(weights.mean - 1.0) / weights.error:.1f} standard errors away): the logged "
-            "probabilities are not those of the actions, or some actions were impossible"
-        ]
-    return []
-
-
-def _overlap(data: Choices, known: bool) -> list[str]:
+def _overlap(data: LoggedArms) -> list[str]:
     sentences = []
     if data.problem.n_arms is not None:
         never = np.setdiff1d(np.arange(data.problem.n_arms), data.actions)
@@ -214,18 +197,15 @@ def _overlap(data: Choices, known: bool) -> list[str]:
                 f"{', ...' if never.size > 5 else ''}): there is no overlap with policies that "
                 "choose them"
             )
-    if known:
-        zero = total = 0
-        for part, rows in zip(data.parts, data.distribution, strict=True):
-            if rows is not None:
-                allowed = part.allowed()
-                zero += int(((rows <= 0.0) & allowed).sum())
-                total += int(allowed.sum())
-        if zero:
-            sentences.append(
-                f"{zero / total:.0%} of the arms that could be chosen had probability 0: policies "
-                "that choose them cannot be evaluated"
-            )
+    pairs = zip(data.parts, data.distribution, strict=True)
+    logged = [(part.allowed(), rows) for part, rows in pairs if rows is not None]
+    zero = sum(int(((rows <= 0.0) & allowed).sum()) for allowed, rows in logged)
+    if zero:
+        share = zero / sum(int(allowed.sum()) for allowed, _ in logged)
+        sentences.append(
+            f"{share:.0%} of the arms that could be chosen had probability 0: policies that choose "
+            "them cannot be evaluated"
+        )
     return sentences
 
 

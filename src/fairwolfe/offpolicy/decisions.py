@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,6 @@ from fairwolfe.core.arrays import Cube, IntMatrix, IntVector, Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput, did_you_mean
 
-__all__ = ["CHUNK", "COLUMNS", "Choices", "Part", "Rankings", "padded"]
-
 CHUNK = 1 << 14
 """Decisions that are worked on together: what bounds memory beside the log itself."""
 
@@ -22,7 +21,7 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Part:
+class ContextPart:
     """Contexts of decisions in a row.
 
     features (rows, K, d), padded with zeros where contexts have different numbers of arms; (rows,
@@ -40,7 +39,7 @@ class Part:
         if self.features is not None:  # Arrow's memory is read-only, and kernels refuse it
             object.__setattr__(self, "features", np.require(self.features, np.float64, ["C", "W"]))
 
-    def rows(self, places: IntVector) -> Part:
+    def rows(self, places: IntVector) -> ContextPart:
         """Some of them."""
         features = None if self.features is None else self.features[places]
         mask = None if self.mask is None else self.mask[places]
@@ -50,49 +49,56 @@ class Part:
         """(rows, K)."""
         return np.ones((self.n, self.n_arms), dtype=bool) if self.mask is None else self.mask
 
+    def known_features(self, why: str) -> Cube:
+        """The features; InvalidInput with what they are for where the log has none."""
+        if self.features is None:
+            raise InvalidInput(f"the log has no contexts, {why}")
+        return self.features
+
     def context(self, i: int) -> Matrix:
         """The features of one context as it was given: (arms, d), or (d,) where all share them."""
-        if self.features is None:
-            raise InvalidInput(
-                "the log has no contexts, and the policy is a function of them; give probabilities"
-            )
+        why = "and the policy is a function of them; give probabilities"
+        one: Matrix = self.known_features(why)[i]
         if self.per_arm:
-            shared: Any = self.features[i, 0]
+            shared: Any = one[0]
             return shared  # type: ignore[no-any-return]
-        one: Matrix = self.features[i]
-        return one if self.mask is None else one[: _last(self.mask[i])]
+        # Padding is at the end, and cannot be chosen.
+        return one if self.mask is None else one[: np.flatnonzero(self.mask[i])[-1] + 1]
 
-
-def _last(mask: Mask) -> int:
-    """How many arms a context had: padding is at the end, and cannot be chosen."""
-    places = np.flatnonzero(mask)
-    return int(places[-1]) + 1
+    def chosen(self, actions: IntVector) -> Matrix:
+        """The features (rows, d) of the arms that were chosen."""
+        features = self.known_features("so no model can be fitted; use 'ips'")
+        return features[:, 0] if self.per_arm else features[np.arange(self.n), actions]
 
 
 @dataclass(frozen=True)
-class Choices:
+class LoggedArms:
     """Decisions of the kind arms.
 
-    actions (n,), probability (n,) with NaN where it is not known, rewards (n, D), numbers (n,)
-    with -1 where they are not known, agents (n,): which agent made it, by number; distribution:
-    for each part (rows, K) the probabilities of all arms, or None; arms: their names by number,
-    where they have any.
+    distribution: for each part (rows, K) the probabilities of all arms, or None; arms: their names
+        by number, where they have any
+    actions (n,), probability (n,) with NaN where it is not known, rewards (n, D), numbers (n,) with
+        -1 where they are not known, agents (n,): which agent made it, by number
     """
 
     problem: Problem
-    parts: tuple[Part, ...]
+    parts: tuple[ContextPart, ...]
+    distribution: tuple[Matrix | None, ...]
+    arms: tuple[str, ...] | None
     actions: IntVector
     probability: Vector
     rewards: Matrix
     numbers: IntVector
     agents: IntVector
-    distribution: tuple[Matrix | None, ...]
-    arms: tuple[str, ...] | None = None
 
     @property
     def n(self) -> int:
         """How many."""
         return len(self.actions)
+
+    def totals(self) -> Matrix:
+        """The reward vectors (n, D)."""
+        return self.rewards
 
     def number(self, name: str) -> int:
         """The number of an arm, by its name."""
@@ -110,22 +116,16 @@ class Choices:
         """Whether every part has features."""
         return all(part.features is not None for part in self.parts)
 
-    def spans(self) -> Iterator[tuple[slice, Part]]:
+    def chunks(self) -> list[slice]:
+        """Where each part is in the columns."""
+        ends = accumulate(part.n for part in self.parts)
+        return [slice(end - part.n, end) for end, part in zip(ends, self.parts, strict=True)]
+
+    def spans(self) -> Iterator[tuple[slice, ContextPart]]:
         """Every part, and where it is in the columns."""
-        start = 0
-        for part in self.parts:
-            yield slice(start, start + part.n), part
-            start += part.n
+        return zip(self.chunks(), self.parts, strict=True)
 
-    def chosen(self, part: Part, actions: IntVector) -> Matrix:
-        """The features (rows, d) of the arms that were chosen."""
-        if part.features is None:
-            raise InvalidInput("the log has no contexts, so no model can be fitted; use 'ips'")
-        if part.per_arm:
-            return part.features[:, 0]
-        return part.features[np.arange(part.n), actions]
-
-    def subset(self, places: IntVector) -> Choices:
+    def subset(self, places: IntVector) -> LoggedArms:
         """Some of them, in ascending order."""
         parts, distribution = [], []
         for (span, part), known in zip(self.spans(), self.distribution, strict=True):
@@ -133,38 +133,18 @@ class Choices:
             if own.size:
                 parts.append(part.rows(own))
                 distribution.append(None if known is None else known[own])
-        return Choices(
-            self.problem,
-            tuple(parts),
-            self.actions[places],
-            self.probability[places],
-            self.rewards[places],
-            self.numbers[places],
-            self.agents[places],
-            tuple(distribution),
-            self.arms,
-        )
+        columns: Any = {name: getattr(self, name)[places] for name in _ARM_COLUMNS}
+        return replace(self, parts=tuple(parts), distribution=tuple(distribution), **columns)
 
 
-COLUMNS = (
-    "users",
-    "candidates",
-    "rankings",
-    "exposed",
-    "rewards",
-    "probability",
-    "numbers",
-    "agents",
-    "at_rank",
-)
-"""Of `Rankings`: one row for each decision."""
+_ARM_COLUMNS = ("actions", "probability", "rewards", "numbers", "agents")
 
 
 @dataclass(frozen=True)
-class Rankings:
+class LoggedRankings:
     """Decisions of the kind ranking.
 
-    users (n, p); items (m, q) where they are the same for all, else None
+    items (m, q) where they are the same for all, else None; users (n, p)
     candidates (n, m): which items could be shown; None: all
     rankings (n, k), exposed (n, k), rewards (n, k, R), probability (n,): of the whole ranking, NaN
         where it is not known
@@ -172,8 +152,8 @@ class Rankings:
     """
 
     problem: Problem
-    users: Matrix | None
     items: Matrix | None
+    users: Matrix | None
     candidates: Mask | None
     rankings: IntMatrix
     exposed: Matrix
@@ -188,19 +168,57 @@ class Rankings:
         """How many."""
         return len(self.rankings)
 
-    def totals(self) -> Matrix:
-        """The reward vectors (n, m + R): exposures of the items, then the rewards."""
-        m = self.problem.n_items or 0
-        total = np.zeros((self.n, self.problem.n_objectives))
-        np.put_along_axis(total[:, :m], self.rankings, self.exposed, axis=1)
-        total[:, m:] = self.rewards.sum(axis=1)
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """m items and k slots."""
+        return self.problem.n_items or 0, self.problem.n_slots or 0
+
+    def totals(self, weights: Any = 1.0, span: slice = slice(None)) -> Matrix:
+        """The reward vectors (n, m + R): exposures of the items, then the rewards.
+
+        weights (n, k): of the slots of the decisions of the span
+        """
+        m, _ = self.sizes
+        shown, w = self.rankings[span], np.asarray(weights)
+        total = np.zeros((len(shown), self.problem.n_objectives))
+        np.put_along_axis(total[:, :m], shown, w * self.exposed[span], axis=1)
+        total[:, m:] = (w[..., None] * self.rewards[span]).sum(axis=1)
         return total
 
-    def subset(self, places: IntVector) -> Rankings:
+    def chunks(self) -> list[slice]:
+        """Decisions that are worked on together."""
+        return [slice(i, min(i + CHUNK, self.n)) for i in range(0, self.n, CHUNK)]
+
+    def subset(self, places: IntVector) -> LoggedRankings:
         """Some of them."""
-        given = {name: getattr(self, name) for name in COLUMNS}
+        given = {name: getattr(self, name) for name in _RANKING_COLUMNS}
         columns: Any = {name: None if one is None else one[places] for name, one in given.items()}
         return replace(self, **columns)
+
+
+_RANKING_COLUMNS = tuple(field.name for field in fields(LoggedRankings))[2:]
+
+
+def joined(chunks: Sequence[Any]) -> Any:
+    """Decisions in a row as one; columns that some chunks do not have are left out."""
+    head = chunks[0]
+    if isinstance(head, LoggedArms):
+        parts = [part for one in chunks for part in one.parts]
+        if head.problem.n_arms is None:  # parts without contexts have the arms of all parts
+            most = max(part.n_arms for part in parts)
+            parts = [replace(p, n_arms=most) if p.features is None else p for p in parts]
+        known = tuple(rows for one in chunks for rows in one.distribution)
+        own: Any = {"parts": tuple(parts), "distribution": known}
+    else:
+        own, m = {}, head.sizes[0]
+        if any(one.candidates is not None for one in chunks):
+            every = (replace(one, candidates=np.ones((one.n, m), dtype=bool)) for one in chunks)
+            pairs = zip(chunks, every, strict=True)
+            chunks = [full if one.candidates is None else one for one, full in pairs]
+    for name in _ARM_COLUMNS if isinstance(head, LoggedArms) else _RANKING_COLUMNS:
+        column = [getattr(one, name) for one in chunks]
+        own[name] = None if any(one is None for one in column) else np.concatenate(column)
+    return replace(head, **own)
 
 
 def padded(contexts: Sequence[Matrix], n_features: int) -> tuple[Cube, Mask | None]:

@@ -1,23 +1,25 @@
-"""`Estimate` and `Difference`: what a policy would have earned, and what is not certain of it."""
+"""`Estimate` and its like: what policies would have earned, and what is not certain of it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairwolfe.core.arrays import Matrix, Vector
-from fairwolfe.core.brief import Brief, Summary, few
-from fairwolfe.core.frames import table_of
-from fairwolfe.objectives.bounds import Bounds
+from fairwolfe.core.tables import Brief, Summary, few, table_of
 from fairwolfe.objectives.concave import Concave
+from fairwolfe.objectives.threshold import FADED, Bounds, Rates
 from fairwolfe.offpolicy.estimators import Weights
 from fairwolfe.offpolicy.interval import Interval, Sampled
+from fairwolfe.plots import COLOURS, new_figure
 
-__all__ = ["Difference", "Estimate", "Level", "described", "levels"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 _FEW = 100.0  # effective decisions below which normal approximations are doubtful
 _LARGEST = 0.1  # of the sum of weights: one decision that decides everything
@@ -32,6 +34,9 @@ _ROUNDING = 1e-6
 class Level:
     """A hard constraint at the estimate: kept is None where the data do not say.
 
+    per: of a rate, the reward that it is per; per_average, per_logged: of that, and what the log
+        has of it. Where it is not certainly above 0 the interval of the rate has no ends
+
     >>> print(Level("cost", "at most", 0.01, 0.008, 0.007, 0.009, True))
     cost would be 0.008 (0.007 to 0.009), to be at most 0.01: kept
     """
@@ -43,9 +48,20 @@ class Level:
     low: float
     high: float
     kept: bool | None
+    per: str = ""
+    per_average: float = math.nan
+    per_logged: float = math.nan
 
     def __str__(self) -> str:
         words = {True: "kept", False: "not kept", None: "not certain"}[self.kept]
+        if self.per and not math.isfinite(self.low):
+            return (
+                f"{self.name} is not known, to be {self.side} {self.level:.4g}: {self.per} would "
+                f"be {self.per_average:.2g}, not certainly above 0"
+            )
+        if self.per_average < FADED * self.per_logged:
+            words += " only because" if self.kept else ";"
+            words += f" {self.per} would vanish: {self.per_average:.2g}, not {self.per_logged:.2g}"
         return (
             f"{self.name} would be {self.average:.4g} ({self.low:.4g} to {self.high:.4g}), to be "
             f"{self.side} {self.level:.4g}: {words}"
@@ -110,7 +126,7 @@ class Estimate(Brief):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Difference(Brief):
+class EstimatedDifference(Brief):
     """f of the first policy minus f of the second, on the same decisions."""
 
     value: float
@@ -159,13 +175,18 @@ def _limits(f: Concave, n: int) -> Iterator[tuple[Bounds, Matrix]]:
             yield leaf, np.asarray(matrix.toarray())
 
 
-def levels(f: Concave, sampled: Sampled, quantile: float) -> tuple[Level, ...]:
-    """The hard constraints of a bound f at an estimate."""
+def levels(
+    f: Concave, sampled: Sampled, quantile: float, logged: Callable[[], Vector]
+) -> tuple[Level, ...]:
+    """The hard constraints of a bound f at an estimate; logged: the average of the log itself."""
     constraints: list[Level] = []
     for leaf, matrix in _limits(f, sampled.z.size):
         x = np.asarray(matrix @ sampled.z)
         errors = quantile * sampled.error(matrix)
         whole = float(x[-1]) if leaf.shares else 1.0
+        if isinstance(leaf, Rates):
+            constraints += _rates(leaf, matrix, sampled, quantile, float(matrix[-1] @ logged()))
+            continue
         for i in range(leaf.limited):
             for bound, side in ((leaf.low[i], "at least"), (leaf.high[i], "at most")):
                 if not math.isfinite(bound):
@@ -174,12 +195,37 @@ def levels(f: Concave, sampled: Sampled, quantile: float) -> tuple[Level, ...]:
                 average = x[i] / whole + leaf.shares[i] if leaf.shares else x[i]
                 margin = float(errors[i] / whole)
                 low, high = float(average - margin), float(average + margin)
-                inside = low >= level if side == "at least" else high <= level
-                outside = high < level if side == "at least" else low > level
-                kept = True if inside else False if outside else None
+                kept = _kept(side, float(level), low, high)
                 name = leaf.names[i] if leaf.names else f"row {i}"
                 constraints.append(Level(name, side, float(level), float(average), low, high, kept))
     return tuple(constraints)
+
+
+def _kept(side: str, level: float, low: float, high: float) -> bool | None:
+    """Whether an interval is on one side of a level."""
+    inside = low >= level if side == "at least" else high <= level
+    outside = high < level if side == "at least" else low > level
+    return True if inside else False if outside else None
+
+
+def _rates(
+    leaf: Rates, matrix: Matrix, sampled: Sampled, quantile: float, logged: float
+) -> Iterator[Level]:
+    """Rates r/w with the interval of Fieller (1954): the rates R for which r - R w is not certainly
+    above or below 0. Its ends are where (r - R w)^2 = q^2 var(r - R w).
+    """
+    w = float(matrix[-1] @ sampled.z)
+    for i, level in enumerate(leaf.shares):
+        pair = np.array([matrix[i] + level * matrix[-1], matrix[-1]])
+        r = float(pair[0] @ sampled.z)
+        (a, b), (_, c) = quantile**2 / sampled.n * (pair @ sampled.covariance @ pair.T)
+        low, high, rest = -math.inf, math.inf, w * w - c
+        if w > 0.0 and rest > 0.0:
+            middle, half = r * w - b, math.sqrt(max((r * w - b) ** 2 - rest * (r * r - a), 0.0))
+            low, high = (middle - half) / rest, (middle + half) / rest
+        side = "at least" if leaf.low[i] > -math.inf else "at most"
+        kept, average = _kept(side, level, low, high), r / w if w > 0.0 else math.nan
+        yield Level(leaf.names[i], side, level, average, low, high, kept, leaf.per, w, logged)
 
 
 def described(
@@ -243,3 +289,74 @@ def described(
             "it, the value alone does not"
         )
     return tuple(sentences)
+
+
+def intervals(estimates: Mapping[str, Estimate], title: str) -> Figure:
+    """A line for each policy; one that reaches minus infinity has an arrow."""
+    figure = new_figure(7.0, 1.4 + 0.42 * len(estimates))
+    ax = figure.add_subplot()
+    ends = [
+        x for one in estimates.values() for x in (one.low, one.high, one.value) if np.isfinite(x)
+    ]
+    low, high = min(ends, default=0.0), max(ends, default=1.0)
+    left = low - 0.08 * max(high - low, 1e-9)
+    for row, (name, one) in enumerate(estimates.items()):
+        colour = COLOURS[0] if name != "as logged" else COLOURS[6]
+        start = one.low if np.isfinite(one.low) else left
+        ax.plot([start, one.high], [row, row], color=colour, linewidth=2.0, solid_capstyle="butt")
+        if not np.isfinite(one.low):
+            ax.plot([left], [row], marker="<", color=colour)
+        if np.isfinite(one.value):
+            ax.plot([one.value], [row], marker="o", color=colour)
+    ax.set_yticks(range(len(estimates)), list(estimates))
+    ax.invert_yaxis()
+    level = next(iter(estimates.values())).level
+    ax.set_xlabel(f"f of the average rewards, {level:.0%} intervals")
+    ax.set_title(title, fontsize=10)
+    ax.grid(axis="x", alpha=0.3)
+    return figure
+
+
+@dataclass(frozen=True)
+class Point:
+    """One beta: the policy that was learnt for users + beta fair, and both on other decisions."""
+
+    beta: float
+    policy: Any
+    users: Estimate
+    fair: Estimate
+    value: Estimate
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EstimatedFrontier(Brief):
+    """A point for each beta, in the order in which they were given."""
+
+    points: tuple[Point, ...]
+
+    def table(self) -> list[dict[str, float]]:
+        """A row for each beta, with the ends of the intervals."""
+        rows = []
+        for point in self.points:
+            row = {"beta": point.beta}
+            for name in ("users", "fair", "value"):
+                one: Estimate = getattr(point, name)
+                row |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+            rows.append(row)
+        return rows
+
+    def to_frame(self, backend: str = "pandas") -> Any:
+        """The rows of `table` as a table of "pandas", "polars" or "pyarrow"."""
+        return table_of(self.table(), backend)
+
+    def summary(self, most: int) -> Summary:
+        """Users and fairness by beta."""
+        rows = [
+            (f"beta {p.beta:g}", f"users {_with_interval(p.users)}, fair {_with_interval(p.fair)}")
+            for p in self.points[:most]
+        ]
+        return Summary(f"{len(self.points)} policies learnt from the log", rows)
+
+
+def _with_interval(one: Estimate) -> str:
+    return f"{one.value:.4g} ({one.low:.4g} to {one.high:.4g})"

@@ -1,41 +1,77 @@
-"""IPS, SNIPS and doubly robust estimates of an average reward vector, one weight for all rewards.
+"""Estimators as rows: their means, covariances, weights, and what is made of the means.
 
-Each is a smooth map of the means of rows that are independent given the past: rows and map give the
-estimate, its halves and its covariance at once, in chunks.
-
-- IPS: rows w r, w = pi(a | x)/p;
-- SNIPS: rows (w r, w), the mean of the first over that of the second;
-- DR: rows sum_a pi(a | x) q(x, a) + w (r - q(x, a)), q fitted on other decisions.
+IPS, SNIPS and doubly robust rows for arms are here; `ranking_estimators` has those for rankings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
-from fairwolfe.offpolicy.decisions import CHUNK, Choices, Part, Rankings
+from fairwolfe.offpolicy.decisions import ContextPart, LoggedArms, LoggedRankings
 from fairwolfe.offpolicy.interval import Sampled
-from fairwolfe.offpolicy.moments import Moments, moments
 
-__all__ = [
-    "ESTIMATORS",
-    "Rows",
-    "Weights",
-    "arm_rows",
-    "different",
-    "joint",
-    "logged_rows",
-    "sampled",
-    "stabilising",
-]
+
+@dataclass(frozen=True)
+class Moments:
+    """Of n rows, weighted: the mean (q,), the means of both halves (2, q), and the covariance
+    (q, q) for which that of the mean is covariance/n.
+
+    Rows of even and of odd place are the halves.
+    """
+
+    n: int
+    mean: Vector
+    halves: Matrix
+    covariance: Matrix
+
+    def block(self, own: slice) -> Moments:
+        """Those of some columns."""
+        return Moments(self.n, self.mean[own], self.halves[:, own], self.covariance[own, own])
+
+
+def moments(chunks: Iterable[tuple[Matrix, Vector | None]]) -> Moments:
+    """Of chunks of rows (rows, q) with weights (rows,); None: all 1."""
+    first = True
+    for rows, weights in chunks:
+        if first:
+            q = rows.shape[1]
+            origin = rows.mean(axis=0)  # numbers are summed relative to it, to keep their digits
+            n, total = 0, np.zeros(2)
+            sums, squares = np.zeros((2, q)), np.zeros((q, q))
+            lines, square_total = np.zeros(q), 0.0
+            first = False
+        h = np.ones(len(rows)) if weights is None else weights
+        centred = rows - origin
+        for half in range(2):
+            own = slice((half + n) % 2, None, 2)
+            sums[half] += h[own] @ centred[own]
+            total[half] += h[own].sum()
+        scaled = centred * h[:, None]
+        squares += scaled.T @ scaled
+        lines += h @ scaled
+        square_total += float(h @ h)
+        n += len(rows)
+    whole = total.sum()
+    mean = sums.sum(axis=0) / whole
+    # Sum of h^2 (u - mean)(u - mean)', times n over the square of the sum of h.
+    crossed = np.outer(lines, mean)
+    spread = squares - crossed - crossed.T + square_total * np.outer(mean, mean)
+    halves = sums / np.maximum(total, 1e-300)[:, None]
+    if n < 2:
+        halves = np.broadcast_to(mean, halves.shape)
+    return Moments(n, origin + mean, origin + halves, spread * (n / whole**2))
+
 
 ESTIMATORS = ("ips", "snips", "dr")
+
+Target = Callable[[slice, ContextPart], Matrix]
+"""Probabilities (rows, K) of a policy for the decisions of a span, whose contexts are the part."""
 
 _LEAST = 0.1  # of the mean square of weights under uniform choices
 _RARE = 10.0  # decisions that differ, below which the size of an event is not known
@@ -78,29 +114,38 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Rows:
+class EstimatorRows:
     """Rows in chunks, and what is made of their mean.
 
-    chunks: a function that goes through them; finish: mean (q,) -> estimate (D,); jacobian: at a
-    mean, (D, q); different: how many decisions have an unusual reward, (D,)
+    chunks: a function that yields them, (rows, q); different: how many decisions have an unusual
+    reward, (D,); stabilised: stabilising weights (n,); finish: mean (q,) -> estimate (D,);
+    jacobian: of it at a mean, (D, q)
     """
 
     chunks: Callable[[], Iterator[Matrix]]
-    finish: Callable[[Vector], Vector]
-    jacobian: Callable[[Vector], Matrix]
     weights: Weights
     different: Vector
-    steady: Vector | None = None  # stabilising weights (n,)
+    stabilised: Vector | None = None
+    finish: Callable[[Vector], Vector] = lambda mean: mean
+    jacobian: Callable[[Vector], Matrix] = lambda mean: np.eye(mean.size)
+
+    def weighted(self) -> Iterator[tuple[Matrix, Vector | None]]:
+        """The chunks, each with its stabilising weights; None: all 1."""
+        start = 0
+        for chunk in self.chunks():
+            stop = start + len(chunk)
+            yield chunk, None if self.stabilised is None else self.stabilised[start:stop]
+            start = stop
 
 
 def arm_rows(
-    choices: Choices,
-    target: Callable[[slice, Part], Matrix],
+    choices: LoggedArms,
+    target: Target,
     estimator: str,
-    predict: Callable[[slice, Part], Cube] | None,
-    steady: Callable[[Vector], Vector] | None = None,
-) -> Rows:
-    """The rows of an estimator; target: probabilities (rows, K) of the policy to be evaluated."""
+    predict: Callable[[slice, ContextPart], Cube] | None,
+    stabilised: bool = False,
+) -> EstimatorRows:
+    """The rows of an estimator; predict: the rewards (rows, K, D) of all arms, for "dr" only."""
     w = np.empty(choices.n)
     for span, part in choices.spans():
         pi = target(span, part)
@@ -111,31 +156,22 @@ def arm_rows(
             "overlap, and nothing is known about it"
         )
     n = choices.problem.n_objectives
-    weights = Weights.of(w, _drift(choices.probability[w > 0.0]) if steady is None else 1.0)
-    h = None if steady is None else steady(w)
-    seen = different(w, choices.rewards)
-    if estimator == "dr":
-        if predict is None:
-            raise InvalidInput("dr needs a model of the rewards")
-        model = predict
+    drift = 1.0 if stabilised else _drift(choices.probability[w > 0.0])
+    h = _stabilising(choices, target, w) if stabilised else None
 
-        def doubly() -> Iterator[Matrix]:
-            for span, part in choices.spans():
-                pi, q = target(span, part), model(span, part)
+    def rows() -> Iterator[Matrix]:
+        for span, part in choices.spans():
+            own, rewards = w[span, None], choices.rewards[span]
+            if predict is not None:
+                pi, q = target(span, part), predict(span, part)
                 there = q[np.arange(part.n), choices.actions[span]]
-                expected = np.einsum("nk,nkd->nd", pi, q)
-                yield expected + w[span, None] * (choices.rewards[span] - there)
+                yield np.einsum("nk,nkd->nd", pi, q) + own * (rewards - there)
+            else:
+                yield own * rewards if estimator == "ips" else np.hstack([own * rewards, own])
 
-        return Rows(doubly, lambda mean: mean, lambda mean: np.eye(n), weights, seen, h)
-
-    def weighted() -> Iterator[Matrix]:
-        for span, _ in choices.spans():
-            own = w[span, None]
-            columns = own * choices.rewards[span]
-            yield columns if estimator == "ips" else np.hstack([columns, own])
-
-    if estimator == "ips":
-        return Rows(weighted, lambda mean: mean, lambda mean: np.eye(n), weights, seen, h)
+    whole = EstimatorRows(rows, Weights.of(w, drift), different(w, choices.rewards), h)
+    if estimator != "snips":
+        return whole
 
     def ratio(mean: Vector) -> Vector:
         return np.asarray(mean[:n] / mean[n])
@@ -143,24 +179,15 @@ def arm_rows(
     def slopes(mean: Vector) -> Matrix:
         return np.asarray(np.hstack([np.eye(n), -ratio(mean)[:, None]]) / mean[n])
 
-    return Rows(weighted, ratio, slopes, weights, seen, h)
+    return replace(whole, finish=ratio, jacobian=slopes)
 
 
-def logged_rows(data: Choices | Rankings) -> Rows:
+def logged_rows(data: LoggedArms | LoggedRankings) -> EstimatorRows:
     """What was earned, as it was earned."""
-    totals = data.rewards if isinstance(data, Choices) else data.totals()
-    n = data.problem.n_objectives
-
-    def rows() -> Iterator[Matrix]:
-        sizes = [part.n for part in data.parts] if isinstance(data, Choices) else None
-        start = 0
-        for size in sizes or [CHUNK] * (-(-data.n // CHUNK)):
-            yield totals[start : start + size]
-            start += size
-
+    totals = data.totals()
     ones, m = np.ones(data.n), data.problem.n_items or 0
     seen = different(ones, totals[:, m:], m)
-    return Rows(rows, lambda mean: mean, lambda mean: np.eye(n), Weights.of(ones), seen)
+    return EstimatorRows(lambda: (totals[span] for span in data.chunks()), Weights.of(ones), seen)
 
 
 def _drift(p: Vector) -> float:
@@ -177,16 +204,18 @@ def _drift(p: Vector) -> float:
     return float(np.exp(logs[-third:].mean() - logs[:third].mean()))
 
 
-def sampled(rows: Rows, problem: Problem) -> Sampled:
+def sampled(rows: EstimatorRows, problem: Problem) -> Sampled:
     """The estimate; the problem declares the ranges of the rewards."""
-    return _sampled(rows, moments(_with_weights(rows)), problem)
+    return _sampled(rows, moments(rows.weighted()), problem)
 
 
-def joint(first: Rows, second: Rows, problem: Problem) -> tuple[Sampled, Sampled, Matrix]:
+def joint(
+    first: EstimatorRows, second: EstimatorRows, problem: Problem
+) -> tuple[Sampled, Sampled, Matrix]:
     """Two estimates on the same decisions, and their covariance (2 D, 2 D)."""
 
     def both() -> Iterator[tuple[Matrix, Vector | None]]:
-        pairs = zip(_with_weights(first), second.chunks(), strict=True)
+        pairs = zip(first.weighted(), second.chunks(), strict=True)
         for (one, h), other in pairs:
             yield np.hstack([one, other]), h
 
@@ -205,15 +234,7 @@ def joint(first: Rows, second: Rows, problem: Problem) -> tuple[Sampled, Sampled
     return parts[0], parts[1], slope @ stats.covariance @ slope.T
 
 
-def _with_weights(rows: Rows) -> Iterator[tuple[Matrix, Vector | None]]:
-    start = 0
-    for chunk in rows.chunks():
-        stop = start + len(chunk)
-        yield chunk, None if rows.steady is None else rows.steady[start:stop]
-        start = stop
-
-
-def _sampled(rows: Rows, stats: Moments, problem: Problem) -> Sampled:
+def _sampled(rows: EstimatorRows, stats: Moments, problem: Problem) -> Sampled:
     slope, z = rows.jacobian(stats.mean), rows.finish(stats.mean)
     with np.errstate(divide="ignore", invalid="ignore"):
         halves = np.array([rows.finish(half) for half in stats.halves])
@@ -222,13 +243,13 @@ def _sampled(rows: Rows, stats: Moments, problem: Problem) -> Sampled:
     return Sampled(z, slope @ stats.covariance @ slope.T, halves, stats.n, sizes)
 
 
-def _sizes(rows: Rows, mean: Vector, slope: Matrix, problem: Problem) -> Vector:
+def _sizes(rows: EstimatorRows, mean: Vector, slope: Matrix, problem: Problem) -> Vector:
     """The size (D,) of an event: |sum u^3|/sum u^2, u the influence of a row on the estimate. Where
     few rewards differ it is not known, and is at least what a whole range changes.
     """
     squares, cubes = np.zeros(len(slope)), np.zeros(len(slope))
-    scale = 1.0 if rows.steady is None else 1.0 / float(rows.steady.mean())
-    for chunk, h in _with_weights(rows):
+    scale = 1.0 if rows.stabilised is None else 1.0 / float(rows.stabilised.mean())
+    for chunk, h in rows.weighted():
         u = (chunk - mean) @ slope.T
         if h is not None:
             u *= scale * h[:, None]
@@ -254,7 +275,7 @@ def different(w: Vector, rewards: Matrix, n_items: int = 0) -> Vector:
     return np.array(numbers)
 
 
-def stabilising(choices: Choices, target: Callable[[slice, Part], Matrix]) -> Any:
+def _stabilising(choices: LoggedArms, target: Target, w: Vector) -> Vector:
     """Weights h_t in the order of the log that even out the variance, for adaptive logging: one
     over the root of the mean square of w in the later half of what came before, so that h_t depends
     on the past only and means stay unbiased.
@@ -265,23 +286,19 @@ def stabilising(choices: Choices, target: Callable[[slice, Part], Matrix]) -> An
 
     Reference: the idea of Hadad et al., PNAS 2021, for policies of contexts and blocks of time.
     """
-
-    def weights(w: Vector) -> Vector:
-        squares, uniform = w * w, np.empty(w.size)
-        for (span, part), known in zip(choices.spans(), choices.distribution, strict=True):
-            square = target(span, part) ** 2
-            uniform[span] = part.allowed().sum(axis=1) * square.sum(axis=1)
-            if known is not None:
-                p = np.where(known > 0.0, known, 1.0)
-                full = ~np.isnan(known).any(axis=1) & ~((square > 0.0) & (known <= 0.0)).any(axis=1)
-                squares[span] = np.where(full, (square / p).sum(axis=1), squares[span])
-        h, before = np.empty(w.size), float(uniform.mean())
-        least, start = _LEAST * before, 0
-        while start < w.size:
-            stop = max(start + _FIRST, int(start * _GROWTH))
-            h[start:stop] = 1.0 / np.sqrt(before)
-            start = min(stop, w.size)
-            before = max(float(squares[start // 2 : start].mean()), least)
-        return h
-
-    return weights
+    squares, uniform = w * w, np.empty(w.size)
+    for (span, part), known in zip(choices.spans(), choices.distribution, strict=True):
+        square = target(span, part) ** 2
+        uniform[span] = part.allowed().sum(axis=1) * square.sum(axis=1)
+        if known is not None:
+            p = np.where(known > 0.0, known, 1.0)
+            full = ~np.isnan(known).any(axis=1) & ~((square > 0.0) & (known <= 0.0)).any(axis=1)
+            squares[span] = np.where(full, (square / p).sum(axis=1), squares[span])
+    h, before = np.empty(w.size), float(uniform.mean())
+    least, start = _LEAST * before, 0
+    while start < w.size:
+        stop = max(start + _FIRST, int(start * _GROWTH))
+        h[start:stop] = 1.0 / np.sqrt(before)
+        start = min(stop, w.size)
+        before = max(float(squares[start // 2 : start].mean()), least)
+    return h

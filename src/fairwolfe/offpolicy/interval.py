@@ -35,8 +35,6 @@ from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.leaves import Leaves
 
-__all__ = ["Interval", "Sampled", "difference", "interval"]
-
 _POINTS = 200  # around the estimate, where supergradients are taken
 _VALUES = 64  # of these points, at which f is taken to see its bias
 _SPREAD = 1.5  # of these points, in standard errors
@@ -100,7 +98,6 @@ class Sampled:
 class Interval:
     """low <= f(z) <= high with the level's confidence; value = f(z^).
 
-    error: the largest standard error of <g, z^> among the supergradients g near z^
     bias: how far f(z^) is below f(z) on average, about; it is large at a kink
     spread: the standard deviation of f(z^), about
     edge: the coordinates of leaves whose domain ends within four standard errors, by number of the
@@ -111,7 +108,6 @@ class Interval:
     value: float
     low: float
     high: float
-    error: float
     bias: float
     spread: float
     edge: tuple[int, ...] = ()
@@ -125,13 +121,12 @@ def interval(f: Concave, sampled: Sampled, level: float, ranges: tuple[Vector, V
     leaves = Leaves(f, sampled.z.size)
     down, up = _below(f, leaves, sampled), _above(leaves, sampled)
     quantile = NormalDist().inv_cdf(0.5 + 0.5 * level)
-    error = float(sampled.error(down.slopes).max())
-    low = down.value - quantile * error
+    low = down.value - quantile * float(sampled.error(down.slopes).max())
     if down.edge:
         low = min(_least(f, sampled, level, ranges), down.value)
     high = max(up.value + quantile * float(sampled.error(up.slopes).max()), down.value)
     rare = sampled.rare(np.vstack([down.slopes, up.slopes]))
-    return Interval(down.value, low, high, error, down.bias, down.spread, down.edge, rare)
+    return Interval(down.value, low, high, down.bias, down.spread, down.edge, rare)
 
 
 def difference(
@@ -141,8 +136,8 @@ def difference(
     joint: Matrix,
     level: float,
     ranges: tuple[Vector, Vector],
-) -> Interval:
-    """The interval of f(z_1) - f(z_2), estimated on the same rows; joint (2 D, 2 D): their
+) -> tuple[float, float, float]:
+    """f(z_1) - f(z_2) and its interval, estimated on the same rows; joint (2 D, 2 D): their
     plain covariance; ranges as for `interval`.
     """
     leaves = Leaves(f, first.z.size)
@@ -151,19 +146,18 @@ def difference(
     quantile = NormalDist().inv_cdf(0.5 + 0.5 * level)
     sizes = np.concatenate([first.sizes, second.sizes])
     together = Sampled(np.zeros(sizes.size), joint, np.zeros((2, sizes.size)), first.n, sizes)
-    low_error = _pairs(together, downs[0].slopes, ups[1].slopes)
-    high_error = _pairs(together, ups[0].slopes, downs[1].slopes)
-    low = downs[0].value - ups[1].value - quantile * low_error
-    high = ups[0].value - downs[1].value + quantile * high_error
+    low_error, high_error = (
+        quantile * _pairs(together, one.slopes, two.slopes)
+        for one, two in ((downs[0], ups[1]), (ups[0], downs[1]))
+    )
+    low = downs[0].value - ups[1].value - low_error
+    high = ups[0].value - downs[1].value + high_error
     if downs[0].edge or downs[1].edge:  # an interval for each, both of which hold
         own = [interval(f, part, 0.5 + 0.5 * level, ranges) for part in (first, second)]
         low = own[0].low - own[1].high if downs[0].edge else low
         high = own[0].high - own[1].low if downs[1].edge else high
     value = downs[0].value - downs[1].value
-    edge = tuple(sorted({*downs[0].edge, *downs[1].edge}))
-    error, bias = max(low_error, high_error), downs[0].bias - downs[1].bias
-    spread = math.hypot(downs[0].spread, downs[1].spread)
-    return Interval(value, min(low, value), max(high, value), error, bias, spread, edge)
+    return value, min(low, value), max(high, value)
 
 
 def _pairs(together: Sampled, first: Matrix, second: Matrix) -> float:

@@ -3,7 +3,7 @@
 Any optimum is a mixture of pi_g(x) = argmax_a <g, q(x, a)>, g in R^D: a class of D dimensions
 whatever the number of contexts, and with as many members in the mixture as f has ties. The reward
 model q is fitted on one half of the log; the mixture maximises f over the average rewards that q
-gives in its contexts, by the method of `fairwolfe.truth.multipliers`, hard constraints included.
+gives in its contexts, by the method of `fairwolfe.truth.solver`, hard constraints included.
 The other half evaluates it; then the halves change places, and the policy is both in equal parts:
 all of the log has taught it, and all of it evaluates.
 """
@@ -13,44 +13,38 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Callable, Iterator
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntMatrix, IntVector, Matrix, Vector
+from fairwolfe.core.candidates import sizes
 from fairwolfe.core.contexts import arms
 from fairwolfe.core.decision import Decision
-from fairwolfe.core.folders import whole_file
+from fairwolfe.core.files import whole_file
 from fairwolfe.core.problem import Problem, whole_number
 from fairwolfe.errors import InvalidInput, MissingData
 from fairwolfe.objectives import Concave
-from fairwolfe.objectives.leaves import Leaves
-from fairwolfe.offpolicy.decisions import Choices, Part
+from fairwolfe.offpolicy.decisions import ContextPart, LoggedArms, LoggedRankings
 from fairwolfe.offpolicy.estimate import Estimate
-from fairwolfe.offpolicy.models import Linear, Model, fitted
-from fairwolfe.truth import multipliers, planes
-from fairwolfe.truth.multipliers import Support
-from fairwolfe.truth.rows import Rows
-
-__all__ = [
-    "Crossed",
-    "Member",
-    "Mixture",
-    "best_mixture",
-    "learn_arms",
-    "reading",
-    "write_arrays",
-]
+from fairwolfe.offpolicy.models import LinearModel, Model, fitted
+from fairwolfe.oracles import Ridge
+from fairwolfe.truth.constraints import Support
+from fairwolfe.truth.solver import maximise
 
 _FORMAT, _VERSION = "fairwolfe mixture", 1
 _CONTEXTS = 20_000  # on which a mixture is sought; more change it by less than their noise
+_USERS = 5_000  # the same for rankings
 _CALLS, _PLANES = 200, 100  # of the estimated support function
 _TOLERANCE = 1e-4
 _NOTHING = 1e-6  # weights of members that are left out
+_MEMBER = ("weights", "directions", "theta")  # arrays in the file of a mixture
+_RANKING = (*_MEMBER, "items", "slots")
 
 
 class Member(NamedTuple):
@@ -63,7 +57,7 @@ class Member(NamedTuple):
     directions: Matrix
     model: Model
 
-    def distribution(self, part: Part) -> Matrix:
+    def distribution(self, part: ContextPart) -> Matrix:
         """The probabilities (rows, K) in contexts."""
         q, out = self.model(part), np.zeros((part.n, part.n_arms))
         rows = np.arange(part.n)
@@ -72,8 +66,27 @@ class Member(NamedTuple):
         return out
 
 
-@dataclass(frozen=True, eq=False)
-class Mixture:
+class _Learnt:
+    """What mixtures for arms and for rankings share."""
+
+    estimate: Estimate | None
+
+    @abstractmethod
+    def _size(self) -> int:
+        """How many policies are mixed."""
+
+    def __repr__(self) -> str:
+        value = "" if self.estimate is None else f", f = {self.estimate.value:.4g}"
+        unseen = value and " on decisions that taught nothing"
+        return f"<{type(self).__name__} of {self._size()} policies{value}{unseen}>"
+
+    def evaluated(self, estimate: Estimate) -> Self:
+        """The same with what it would have earned."""
+        return replace(self, estimate=estimate)  # type: ignore[type-var]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Mixture(_Learnt):
     """A policy of arms: one of its members is drawn, and plays argmax_a <g, q(x, a)> for one of its
     directions g, drawn by weight.
 
@@ -89,25 +102,19 @@ class Mixture:
     feasible: bool = True
     estimate: Estimate | None = None
 
-    def __repr__(self) -> str:
-        count = sum(member.weights.size for member in self.members)
-        value = ""
-        if self.estimate is not None:
-            value = f", f = {self.estimate.value:.4g} on decisions that taught nothing"
-        return f"<Mixture of {count} policies{value}>"
+    def _size(self) -> int:
+        return sum(member.weights.size for member in self.members)
 
-    def evaluated(self, estimate: Estimate) -> Mixture:
-        """The same with what it would have earned."""
-        return replace(self, estimate=estimate)
-
-    def distribution(self, part: Part) -> Matrix:
+    def distribution(self, part: ContextPart) -> Matrix:
         """The probabilities (rows, K) in contexts."""
         each = [member.distribution(part) for member in self.members]
         return np.asarray(np.mean(each, axis=0))
 
     def probabilities(self, context: Any) -> Vector:
         """Of the arms of one context, in any of the forms that an agent takes."""
-        row: Vector = self.distribution(_part(context, self.problem))[0]
+        given = arms(context, self.problem)
+        part = ContextPart(1, given.n_arms, given.features[None], None, given.per_arm)
+        row: Vector = self.distribution(part)[0]
         return row
 
     # --- the contract of a policy ----------------------------------------------------------------
@@ -134,29 +141,34 @@ class Mixture:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file: arrays and JSON, never pickle."""
-        if not all(isinstance(member.model, Linear) for member in self.members):
-            raise InvalidInput(
-                "only mixtures over a linear model can be saved without pickle; learn with "
-                "model=fw.oracles.Ridge(), or keep the log and learn again"
-            )
         arrays: dict[str, Any] = {}
         for i, member in enumerate(self.members):
-            assert isinstance(member.model, Linear)
-            arrays[f"weights{i}"], arrays[f"directions{i}"] = member.weights, member.directions
-            arrays[f"theta{i}"] = member.model.theta
+            if not isinstance(member.model, LinearModel):
+                raise InvalidInput(
+                    "only mixtures over a linear model can be saved without pickle; learn with "
+                    "model=fw.oracles.Ridge(), or keep the log and learn again"
+                )
+            own = (member.weights, member.directions, member.model.theta)
+            arrays |= {f"{name}{i}": array for name, array in zip(_MEMBER, own, strict=True)}
         more = {"members": len(self.members), "feasible": self.feasible}
-        write_arrays(path, "arms", self.problem, more, arrays)
+        _write_arrays(path, "arms", self.problem, more, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Mixture:
         """What `save` wrote."""
-        with reading(path, "arms") as (problem, text, file):
-            count = whole_number("members", text["members"])
-            members = tuple(_member(file, str(i), problem) for i in range(count))
-            return cls(problem, members, bool(text["feasible"]))
+        with _reading(path, "arms") as (problem, text, file):
+            n, d, members = problem.n_objectives, problem.dimension, []
+            for i in range(whole_number("members", text["members"])):
+                weights, directions, theta = _arrays(file, [f"{name}{i}" for name in _MEMBER])
+                wanted = ((weights.size,), (weights.size, n), (problem.n_arms or 1, n, d))
+                _check_shapes((weights, directions, theta), wanted)
+                if not abs(weights.sum() - 1.0) < 1e-6:
+                    raise ValueError(f"its weights sum to {weights.sum()}")
+                members.append(Member(weights, directions, LinearModel(theta)))
+            return cls(problem, tuple(members), bool(text["feasible"]))
 
 
-def write_arrays(
+def _write_arrays(
     path: str | os.PathLike[str], kind: str, problem: Problem, more: Any, arrays: dict[str, Any]
 ) -> None:
     """The file of a mixture: arrays and one JSON text, whole or not at all."""
@@ -167,7 +179,7 @@ def write_arrays(
 
 
 @contextmanager
-def reading(path: str | os.PathLike[str], kind: str) -> Iterator[tuple[Problem, Any, Any]]:
+def _reading(path: str | os.PathLike[str], kind: str) -> Iterator[tuple[Problem, Any, Any]]:
     """The problem, the text and the arrays of such a file; whatever fails is the file's fault."""
     try:
         # np.load would leave a file open that is not an archive.
@@ -183,17 +195,14 @@ def reading(path: str | os.PathLike[str], kind: str) -> Iterator[tuple[Problem, 
         raise InvalidInput(f"{path} is not a mixture that can be read: {error}") from error
 
 
-def _member(file: Any, i: str, problem: Problem) -> Member:
-    weights, directions, theta = (
-        np.array(file[f"{name}{i}"], dtype=np.float64)
-        for name in ("weights", "directions", "theta")
-    )
-    n, shapes = problem.n_objectives, (weights.shape, directions.shape, theta.shape)
-    wanted = ((weights.size,), (weights.size, n), (problem.n_arms or 1, n, problem.dimension))
-    sound = all(np.isfinite(x).all() for x in (weights, directions, theta))
-    if shapes != wanted or not sound or not abs(weights.sum() - 1.0) < 1e-6:
+def _arrays(file: Any, names: Iterable[str]) -> list[Any]:
+    return [np.array(file[name], dtype=np.float64) for name in names]
+
+
+def _check_shapes(arrays: Sequence[Any], wanted: tuple[Any, ...]) -> None:
+    shapes = tuple(array.shape for array in arrays)
+    if shapes != wanted or not all(np.isfinite(array).all() for array in arrays):
         raise ValueError(f"its arrays have the shapes {shapes}")
-    return Member(weights, directions, Linear(theta))
 
 
 @dataclass(frozen=True)
@@ -206,19 +215,14 @@ class Crossed:
     first: NDArray[np.bool_]
     mixtures: tuple[Mixture, Mixture]
 
-    def rows(self, span: slice, part: Part) -> Matrix:
+    def rows(self, span: slice, part: ContextPart) -> Matrix:
         """The probabilities (rows, K) of the decisions of a span."""
         own = self.first[span, None]
         one, two = (mixture.distribution(part) for mixture in self.mixtures)
         return np.where(own, one, two)
 
 
-def _part(context: Any, problem: Problem) -> Part:
-    given = arms(context, problem)
-    return Part(1, given.n_arms, given.features[None], None, given.per_arm)
-
-
-def _best(q: Cube, direction: Vector, part: Part) -> IntVector:
+def _best(q: Cube, direction: Vector, part: ContextPart) -> IntVector:
     """The best arm of each context along a direction."""
     scores = q @ direction
     if part.mask is not None:
@@ -226,13 +230,15 @@ def _best(q: Cube, direction: Vector, part: Part) -> IntVector:
     return np.asarray(scores.argmax(axis=1))
 
 
-def learn_arms(choices: Choices, f: Concave, model: Any) -> Mixture:
+def _some(n: int, most: int) -> IntVector:
+    """At most so many of n places, in ascending order, always the same ones."""
+    return np.sort(np.random.default_rng(0).permutation(n)[:most])
+
+
+def learn_arms(choices: LoggedArms, f: Concave, model: Any) -> Mixture:
     """The best mixture for a bound f, by the rewards that a model estimates."""
     q = fitted(model, choices, np.ones(choices.n, dtype=bool))
-    some = choices
-    if choices.n > _CONTEXTS:
-        places = np.random.default_rng(0).permutation(choices.n)[:_CONTEXTS]
-        some = choices.subset(np.sort(places))
+    some = choices if choices.n <= _CONTEXTS else choices.subset(_some(choices.n, _CONTEXTS))
     predicted = [(q(part), part) for part in some.parts]
 
     def support(direction: Vector) -> tuple[float, Vector]:
@@ -250,21 +256,123 @@ def best_mixture(support: Support, f: Concave, problem: Problem) -> tuple[Vector
     """Weights and directions of the mixture of largest f over a set, and whether it keeps the hard
     constraints; where nothing does, the mixture of least violation.
     """
-    n = problem.n_objectives
-    rows, sought = None, None
-    if f.constrained:
-        rows = Rows(f, problem, support)
-        sought = rows.seek(support, *multipliers.first_vertices(support, n), _CALLS)
-        if sought.unavoidable > rows.allowed:
-            return *_pruned(sought.weights, sought.directions), False
-    maximise: Callable[..., Any] = planes.maximise
-    limits: tuple[Any, ...] = (_TOLERANCE, _PLANES, rows, sought)
-    if Leaves(f, n).smoothable:
-        maximise, limits = multipliers.maximise, (_TOLERANCE, _TOLERANCE, _CALLS, rows, sought)
-    solution = maximise(support, f, n, *limits)
-    return *_pruned(solution.weights, solution.directions), True
+    solution = maximise(support, f, problem, _TOLERANCE, _TOLERANCE, _CALLS, _PLANES)
+    return *_pruned(solution.weights, solution.directions), solution.feasible
 
 
 def _pruned(weights: Vector, directions: Matrix) -> tuple[Vector, Matrix]:
     kept = weights > _NOTHING
     return weights[kept] / weights[kept].sum(), np.ascontiguousarray(directions[kept])
+
+
+# --- rankings ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RankingMixture(_Learnt):
+    """A policy of rankings: member n is drawn with its weight and shows the items of largest
+    g_n,i + <g_n, q_i(x)>, the best in the slot that is exposed most.
+
+    theta (R, p, q): q_i(x) = theta (x (x) item_i) is what item i earns where it is exposed; slots
+    (k,): the chance that a slot is exposed.
+    """
+
+    problem: Problem
+    weights: Vector
+    directions: Matrix
+    theta: Cube
+    items: Matrix
+    slots: Vector
+    feasible: bool = True
+    estimate: Estimate | None = None
+
+    def _size(self) -> int:
+        return self.weights.size
+
+    def rewards(self, users: Matrix) -> Cube:
+        """What items are estimated to earn where they are exposed, (users, m, R)."""
+        rewards: Cube = np.einsum("np,rpq,mq->nmr", users, self.theta, self.items, optimize=True)
+        return rewards
+
+    def at_rank(self, users: Matrix, allowed: Any = None) -> Cube:
+        """P(item i in slot j), (users, m, k)."""
+        m, k = len(self.items), self.slots.size
+        out = np.zeros((len(users), m, k))
+        q, rows = self.rewards(users), np.arange(len(users))[:, None]
+        for weight, direction in zip(self.weights, self.directions, strict=True):
+            out[rows, _ranked(q, direction, self.slots, allowed), np.arange(k)] += weight
+        return out
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file: arrays and JSON, never pickle."""
+        arrays = {name: getattr(self, name) for name in _RANKING}
+        _write_arrays(path, "ranking", self.problem, {"feasible": self.feasible}, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> RankingMixture:
+        """What `save` wrote."""
+        with _reading(path, "ranking") as (problem, text, file):
+            arrays: Any = _arrays(file, _RANKING)
+            (p, q), m = sizes(problem), problem.n_items or 0
+            count, n, r = arrays[0].size, problem.n_objectives, len(problem.rewards)
+            wanted = ((count,), (count, n), (r, p, q), (m, q), (problem.n_slots,))
+            _check_shapes(arrays, wanted)
+            return replace(cls(problem, *arrays), feasible=bool(text["feasible"]))
+
+
+def _ranked(q: Cube, direction: Vector, slots: Vector, allowed: Any) -> IntMatrix:
+    m = q.shape[1]
+    scores = direction[:m] + q @ direction[m:]
+    if allowed is not None:
+        scores = np.where(allowed, scores, -np.inf)
+    best = np.argsort(-scores, axis=1, kind="stable")[:, : slots.size]
+    shown = np.empty_like(best)
+    shown[:, np.argsort(-slots, kind="stable")] = best
+    return shown
+
+
+def learn_rankings(data: LoggedRankings, f: Concave, model: Any) -> RankingMixture:
+    """The best mixture for a bound f, by ridge regression on what was exposed."""
+    ridge = 1.0
+    if isinstance(model, Ridge):
+        ridge = model.ridge
+    elif model is not None:
+        raise InvalidInput(f"the model is {model!r:.80}; for rankings give fw.oracles.Ridge()")
+    if data.users is None or data.items is None:
+        raise InvalidInput(
+            "learning to rank needs the users' features and, once for all rows, those of the "
+            "items; a log of an agent that keeps its items has them"
+        )
+    theta, slots = _regressed(data, data.users, data.items, ridge), data.exposed.mean(axis=0)
+    fresh = RankingMixture(
+        data.problem, np.ones(1), np.zeros((1, data.problem.n_objectives)), theta, data.items, slots
+    )
+    some = _some(data.n, _USERS)
+    q = fresh.rewards(data.users[some])
+    allowed = None if data.candidates is None else data.candidates[some]
+    rows, m = np.arange(some.size)[:, None], len(data.items)
+
+    def support(direction: Vector) -> tuple[float, Vector]:
+        shown = _ranked(q, direction, slots, allowed)
+        exposures = np.bincount(
+            shown.ravel(), np.broadcast_to(slots, shown.shape).ravel(), minlength=m
+        )
+        earned = (slots[:, None] * q[rows, shown]).sum(axis=(0, 1))
+        average = np.concatenate([exposures, earned]) / some.size
+        return float(direction @ average), average
+
+    weights, directions, feasible = best_mixture(support, f, data.problem)
+    return replace(fresh, weights=weights, directions=directions, feasible=feasible)
+
+
+def _regressed(data: LoggedRankings, user: Matrix, item: Matrix, ridge: float) -> Cube:
+    """theta (R, p, q) from what was exposed, by features of users (n, p) and items (m, q)."""
+    p, q, r = user.shape[1], item.shape[1], data.rewards.shape[2]
+    gram, moment = ridge * np.eye(p * q), np.zeros((p * q, r))
+    for span in data.chunks():
+        row, slot = np.nonzero(data.exposed[span])
+        users, items = user[span][row], item[data.rankings[span][row, slot]]
+        x = (users[:, :, None] * items[:, None, :]).reshape(-1, p * q)
+        gram += x.T @ x
+        moment += x.T @ data.rewards[span][row, slot]
+    return np.ascontiguousarray(np.linalg.solve(gram, moment).T.reshape(r, p, q))

@@ -7,34 +7,34 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
+from fairwolfe.core.arrays import Cube, IntVector, Matrix
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
-from fairwolfe.offpolicy.decisions import Choices, Part
+from fairwolfe.offpolicy.decisions import ContextPart, LoggedArms
 from fairwolfe.oracles import OnlineGradient, Ridge, SklearnRegressor
-from fairwolfe.oracles.estimators import made
+from fairwolfe.oracles.sklearn_regressor import made
 
-__all__ = ["Linear", "Model", "cross_fitted", "fitted", "fold_of"]
-
-Model = Callable[[Part], Cube]
+Model = Callable[[ContextPart], Cube]
 """Predictions (rows, K, D) for all arms of contexts."""
 
+Prediction = Callable[[slice, ContextPart], Cube]
+"""The same for the decisions of a span, whose contexts are the part."""
 
-def fold_of(n: int, folds: int) -> IntVector:
-    """The fold of each decision: both halves of the split meet all folds."""
-    return (np.arange(n) // 2) % folds
+_UNPREDICTABLE = "so nothing can be predicted; use 'ips'"
 
 
-def cross_fitted(model: Any, choices: Choices, folds: int) -> Callable[[slice, Part], Cube]:
+def cross_fitted(
+    model: Any, choices: LoggedArms, folds: int
+) -> Callable[[slice, ContextPart], Cube]:
     """Predictions of each decision by the model that was fitted without its fold; an array (n, K,
     D) is taken as it is.
     """
     if isinstance(model, np.ndarray):
         return _given(model, choices)
-    fold = fold_of(choices.n, folds)
+    fold = (np.arange(choices.n) // 2) % folds  # both halves of the split meet all folds
     models = [fitted(model, choices, fold != one) for one in range(folds)]
 
-    def predict(span: slice, part: Part) -> Cube:
+    def predict(span: slice, part: ContextPart) -> Cube:
         own = fold[span]
         out = np.empty((part.n, part.n_arms, choices.problem.n_objectives))
         for one in range(folds):
@@ -45,7 +45,7 @@ def cross_fitted(model: Any, choices: Choices, folds: int) -> Callable[[slice, P
     return predict
 
 
-def _given(array: Any, choices: Choices) -> Callable[[slice, Part], Cube]:
+def _given(array: Any, choices: LoggedArms) -> Prediction:
     d = choices.problem.n_objectives
     most = max(part.n_arms for part in choices.parts)
     values = array[..., None] if array.ndim == 2 and d == 1 else array
@@ -57,7 +57,7 @@ def _given(array: Any, choices: Choices) -> Callable[[slice, Part], Cube]:
     return lambda span, part: values[span, : part.n_arms]
 
 
-def fitted(model: Any, choices: Choices, used: Any) -> Model:
+def fitted(model: Any, choices: LoggedArms, used: Any) -> Model:
     """A model fitted on the decisions that `used` (n,) marks."""
     if model is None or isinstance(model, Ridge):
         return _ridge(1.0 if model is None else model.ridge, choices, used)
@@ -66,67 +66,65 @@ def fitted(model: Any, choices: Choices, used: Any) -> Model:
     if isinstance(model, SklearnRegressor):
         return _estimator(lambda: made(model.model, model.options), choices, used)
     if hasattr(model, "fit") and hasattr(model, "predict") and not isinstance(model, type):
-        return _estimator(lambda: _cloned(model), choices, used)
+        from sklearn.base import clone
+
+        return _estimator(lambda: clone(model), choices, used)
     raise InvalidInput(
         f"the model is {model!r:.80}; give an oracle such as fw.oracles.Ridge(), a regressor of "
         "scikit-learn, or an array of predictions (decisions, arms, rewards)"
     )
 
 
-class Linear:
+class LinearModel:
     """q(x, a) = theta x_a, theta (blocks, D, d): a block for each arm where they share features."""
 
     def __init__(self, theta: Cube) -> None:
         self.theta = theta
 
-    def __call__(self, part: Part) -> Cube:
-        if part.features is None:
-            raise InvalidInput("the log has no contexts, so nothing can be predicted; use 'ips'")
+    def __call__(self, part: ContextPart) -> Cube:
+        features = part.known_features(_UNPREDICTABLE)
         if part.per_arm:
-            shared: Cube = np.einsum("nd,ard->nar", part.features[:, 0], self.theta)
+            shared: Cube = np.einsum("nd,ard->nar", features[:, 0], self.theta)
             return shared
-        rows, arms, d = part.features.shape
-        flat = part.features.reshape(-1, d) @ self.theta[0].T
+        rows, arms, d = features.shape
+        flat = features.reshape(-1, d) @ self.theta[0].T
         answer: Cube = flat.reshape(rows, arms, self.theta.shape[1])
         return answer
 
 
-def _blocks(problem: Problem) -> tuple[int, int, int]:
-    return problem.n_arms or 1, problem.n_objectives, problem.dimension
-
-
-def _ridge(ridge: float, choices: Choices, used: Any) -> Linear:
+def _ridge(ridge: float, choices: LoggedArms, used: Any) -> LinearModel:
     """The least squares of `Ridge`, in sums over chunks."""
-    blocks, n, d = _blocks(choices.problem)
+    problem = choices.problem
+    blocks, n, d = problem.n_arms or 1, problem.n_objectives, problem.dimension
     gram = np.broadcast_to(ridge * np.eye(d), (blocks, d, d)).copy()
     moment = np.zeros((blocks, n, d))
     for span, part in choices.spans():
         kept = used[span]
         actions = choices.actions[span]
-        x, r = choices.chosen(part, actions)[kept], choices.rewards[span][kept]
+        x, r = part.chosen(actions)[kept], choices.rewards[span][kept]
         owners = actions[kept] if part.per_arm else np.zeros(len(x), dtype=np.int64)
         for block in range(blocks):
             own = slice(None) if blocks == 1 else owners == block
             gram[block] += x[own].T @ x[own]
             moment[block] += r[own].T @ x[own]
     theta = np.linalg.solve(gram, moment.transpose(0, 2, 1)).transpose(0, 2, 1)
-    return Linear(np.ascontiguousarray(theta))
+    return LinearModel(np.ascontiguousarray(theta))
 
 
-def _online(oracle: OnlineGradient, choices: Choices, used: Any) -> Linear:
+def _online(oracle: OnlineGradient, choices: LoggedArms, used: Any) -> LinearModel:
     """The oracle learns decision after decision, as it would have."""
     state = oracle.init(choices.problem)
     for span, part in choices.spans():
         actions = choices.actions[span]
-        rows = np.ascontiguousarray(choices.chosen(part, actions))
+        rows = np.ascontiguousarray(part.chosen(actions))
         rewards = np.ascontiguousarray(choices.rewards[span])
         for i in np.flatnonzero(used[span]).tolist():
             block = int(actions[i]) if part.per_arm else 0
             oracle.learn(block, rows[i], rewards[i], *state)
-    return Linear(np.array(state.theta))
+    return LinearModel(np.array(state.theta))
 
 
-def _estimator(make: Callable[[], Any], choices: Choices, used: Any) -> Model:
+def _estimator(make: Callable[[], Any], choices: LoggedArms, used: Any) -> Model:
     """A regressor of scikit-learn on the features of the chosen arm; where all arms share the
     features, on these and the arm, one column for each.
     """
@@ -134,21 +132,19 @@ def _estimator(make: Callable[[], Any], choices: Choices, used: Any) -> Model:
     xs, rs = [], []
     for span, part in choices.spans():
         kept, actions = used[span], choices.actions[span]
-        xs.append(_with_arm(choices.chosen(part, actions), actions, problem)[kept])
+        xs.append(_with_arm(part.chosen(actions), actions, problem)[kept])
         rs.append(choices.rewards[span][kept])
-    x, r = np.concatenate(xs), np.concatenate(rs)
-    n = problem.n_objectives
-    models = _taught(make, x, r)
+    models = _fit_models(make, np.concatenate(xs), np.concatenate(rs))
 
-    def predict(part: Part) -> Cube:
-        if part.features is None:
-            raise InvalidInput("the log has no contexts, so nothing can be predicted; use 'ips'")
+    def predict(part: ContextPart) -> Cube:
+        features = part.known_features(_UNPREDICTABLE)
         arms = np.tile(np.arange(part.n_arms), part.n)
-        rows = np.repeat(part.features[:, 0], part.n_arms, axis=0)
+        rows = np.repeat(features[:, 0], part.n_arms, axis=0)
         if not part.per_arm:
-            rows = part.features.reshape(-1, part.features.shape[2])
-        flat = _answers(models, _with_arm(rows, arms, problem))
-        return flat.reshape(part.n, part.n_arms, n)
+            rows = features.reshape(-1, features.shape[2])
+        x = _with_arm(rows, arms, problem)
+        each = [np.asarray(one.predict(x), dtype=np.float64).reshape(len(x), -1) for one in models]
+        return np.hstack(each).reshape(part.n, part.n_arms, problem.n_objectives)
 
     return predict
 
@@ -159,7 +155,7 @@ def _with_arm(x: Matrix, actions: IntVector, problem: Problem) -> Matrix:
     return np.hstack([x, np.eye(problem.n_arms)[actions]])
 
 
-def _taught(make: Callable[[], Any], x: Matrix, r: Matrix) -> list[Any]:
+def _fit_models(make: Callable[[], Any], x: Matrix, r: Matrix) -> list[Any]:
     """One model for all rewards where it can be, else one for each."""
     try:
         if r.shape[1] > 1:
@@ -172,16 +168,3 @@ def _taught(make: Callable[[], Any], x: Matrix, r: Matrix) -> list[Any]:
         return [make().fit(x, column) for column in r.T]
     except Exception as error:
         raise InvalidInput(f"{make()!r:.80} cannot be fitted: {error}") from error
-
-
-def _answers(models: list[Any], x: Matrix) -> Matrix:
-    if len(models) == 1:
-        return np.asarray(models[0].predict(x), dtype=np.float64).reshape(len(x), -1)
-    columns: list[Vector] = [np.asarray(one.predict(x), dtype=np.float64) for one in models]
-    return np.column_stack(columns)
-
-
-def _cloned(model: Any) -> Any:
-    from sklearn.base import clone
-
-    return clone(model)

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fairwolfe.agent import Agent
-from fairwolfe.bandits.choosing import LinearBandit
+from fairwolfe.bandits.base import LinearBandit
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
-from fairwolfe.core.rules import LinearRule
+from fairwolfe.core.protocols import LinearRule
 from fairwolfe.errors import InvalidInput
-from fairwolfe.kernels.distributions import distributions
 from fairwolfe.kernels.mixtures import ascend_arms
-from fairwolfe.offpolicy.decisions import Choices, Part
+from fairwolfe.kernels.rules import distributions
+from fairwolfe.offpolicy.decisions import ContextPart, LoggedArms
+from fairwolfe.offpolicy.estimators import Target
 from fairwolfe.offpolicy.learning import Crossed
 from fairwolfe.oracles import LinearState
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
-
-__all__ = ["Target", "distribution_of", "frozen", "target_of"]
-
-Target = Callable[[slice, Part], Matrix]
-"""Probabilities (rows, K) for the decisions of a span, whose contexts are the part."""
 
 _ROUNDING = 1e-6  # of a sum of probabilities
 
@@ -77,10 +74,8 @@ def _ruled(base: LinearBandit, rule: LinearRule, direction: Vector, oracle: Line
             raise InvalidInput(f"{base!r:.80} does not say the probabilities of its arms")
         return out
 
-    def probabilities(span: slice, part: Part) -> Matrix:
-        if part.features is None:
-            raise InvalidInput("the log has no contexts, so an agent cannot decide in them")
-        features = np.ascontiguousarray(part.features)
+    def probabilities(span: slice, part: ContextPart) -> Matrix:
+        features = np.ascontiguousarray(part.known_features("so an agent cannot decide in them"))
         if part.mask is None:
             return some(features, part.per_arm, None, part.n_arms)
         out = np.zeros((part.n, part.n_arms))
@@ -96,20 +91,12 @@ def _ruled(base: LinearBandit, rule: LinearRule, direction: Vector, oracle: Line
     return probabilities
 
 
-def distribution_of(base: LinearBandit, choices: Choices) -> Target:
-    """A bandit that needs no direction, as it is before it has learnt anything."""
-    rule = _readable(base, choices.problem)
-    if rule is None:
-        raise InvalidInput(f"{base!r:.80} does not say the probabilities of its arms")
-    return _ruled(base, rule, np.zeros(choices.problem.n_objectives), rule.regression)
-
-
-def target_of(policy: Any, choices: Choices) -> Target:
+def target_of(policy: Any, choices: LoggedArms) -> Target:
     """The probabilities of what is given as a policy, checked where they are used."""
-    return _checked(_target(policy, choices), choices)
+    return _checked(_target(policy, choices))
 
 
-def _target(policy: Any, choices: Choices) -> Target:
+def _target(policy: Any, choices: LoggedArms) -> Target:
     if isinstance(policy, Agent):
         if policy.problem.kind != "arms":
             raise InvalidInput("the agent ranks items, and the log has arms; give one for arms")
@@ -124,21 +111,24 @@ def _target(policy: Any, choices: Choices) -> Target:
             raise InvalidInput(
                 f"{policy!r:.80} has learnt nothing yet; give an agent, such as log.agent(f, base)"
             )
-        return distribution_of(policy, choices)
+        rule = _readable(policy, choices.problem)
+        if rule is None:
+            raise InvalidInput(f"{policy!r:.80} does not say the probabilities of its arms")
+        return _ruled(policy, rule, np.zeros(choices.problem.n_objectives), rule.regression)
     if isinstance(policy, Crossed):
         return policy.rows
     if hasattr(policy, "distribution"):
         return lambda span, part: policy.distribution(part)
     if isinstance(policy, str):
         return _actions(np.full(choices.n, choices.number(policy)))
-    if isinstance(policy, (int, np.integer)) and not isinstance(policy, bool):
+    if _is_arm(policy):
         return _actions(np.full(choices.n, int(policy)))
     if callable(policy):
-        return _function(policy, choices)
+        return _each(lambda i, context: policy(context()), choices)
     return _array(policy, choices)
 
 
-def _array(given: Any, choices: Choices) -> Target:
+def _array(given: Any, choices: LoggedArms) -> Target:
     values = _as_array(given)
     if values is None:
         return _listed(given, choices)
@@ -175,41 +165,48 @@ def _as_array(given: Any) -> Any:
         return None
 
 
-def _listed(given: Any, choices: Choices) -> Target:
+def _listed(given: Any, choices: LoggedArms) -> Target:
     """Probabilities in lists of different lengths."""
     if len(given) != choices.n:
         raise InvalidInput(
             f"the policy has {len(given)} rows, and the log {choices.n} decisions; give one each"
         )
+    return _each(lambda i, context: given[i], choices)
 
-    def rows(span: slice, part: Part) -> Matrix:
+
+def _each(answer: Callable[[int, Callable[[], Matrix]], Any], choices: LoggedArms) -> Target:
+    """The policy of answers (decision, context) -> probabilities, or an arm by number or name."""
+
+    def probabilities(span: slice, part: ContextPart) -> Matrix:
         out = np.zeros((part.n, part.n_arms))
-        for i, row in enumerate(given[span]):
-            _put(out, i, row, span.start)
+        for i in range(part.n):
+            given = answer(span.start + i, partial(part.context, i))
+            if isinstance(given, str):
+                given = choices.number(given)
+            if _is_arm(given):
+                _check_arms(np.array([given]), span.start + i, part)
+                out[i, given] = 1.0
+                continue
+            values = np.asarray(given, dtype=np.float64)
+            if values.ndim != 1 or values.size > part.n_arms:
+                raise InvalidInput(
+                    f"decision {span.start + i}: the policy gives {given!r:.80}; the context has "
+                    f"{part.n_arms} arms, so give a probability for each"
+                )
+            out[i, : values.size] = values
         return out
 
-    return rows
+    return probabilities
 
 
-def _put(out: Matrix, i: int, row: Any, start: int) -> None:
-    values = np.asarray(row, dtype=np.float64)
-    if values.ndim != 1 or values.size > out.shape[1]:
-        raise InvalidInput(
-            f"decision {start + i}: the policy gives {row!r:.80}; the context has {out.shape[1]} "
-            "arms, so give a probability for each"
-        )
-    out[i, : values.size] = values
+def _is_arm(given: Any) -> bool:
+    return isinstance(given, (int, np.integer)) and not isinstance(given, bool)
 
 
 def _actions(actions: IntVector) -> Target:
-    def certain(span: slice, part: Part) -> Matrix:
+    def certain(span: slice, part: ContextPart) -> Matrix:
         own = actions[span]
-        bad = np.flatnonzero((own < 0) | (own >= part.n_arms))
-        if bad.size:
-            raise InvalidInput(
-                f"decision {span.start + int(bad[0])}: the policy chooses {own[bad[0]]}, and the "
-                f"log has arms 0 to {part.n_arms - 1} there; give a policy over the same actions"
-            )
+        _check_arms(own, span.start, part)
         out = np.zeros((part.n, part.n_arms))
         out[np.arange(part.n), own] = 1.0
         return out
@@ -217,54 +214,39 @@ def _actions(actions: IntVector) -> Target:
     return certain
 
 
-def _function(policy: Callable[[Any], Any], choices: Choices) -> Target:
-    def answers(span: slice, part: Part) -> Matrix:
-        out = np.zeros((part.n, part.n_arms))
-        for i in range(part.n):
-            answer = policy(part.context(i))
-            if isinstance(answer, str):
-                answer = choices.number(answer)
-            if isinstance(answer, (int, np.integer)) and not isinstance(answer, bool):
-                if not 0 <= answer < part.n_arms:
-                    raise InvalidInput(
-                        f"decision {span.start + i}: the policy chooses {answer}, and the context "
-                        f"has arms 0 to {part.n_arms - 1}"
-                    )
-                out[i, answer] = 1.0
-            else:
-                _put(out, i, answer, span.start)
-        return out
-
-    return answers
+def _check_arms(actions: IntVector, start: int, part: ContextPart) -> None:
+    bad = np.flatnonzero((actions < 0) | (actions >= part.n_arms))
+    if bad.size:
+        raise InvalidInput(
+            f"decision {start + int(bad[0])}: the policy chooses {actions[bad[0]]}, and the log "
+            f"has arms 0 to {part.n_arms - 1} there; give a policy over the same actions"
+        )
 
 
-def _checked(target: Target, choices: Choices) -> Target:
+def _checked(target: Target) -> Target:
     """What is not a distribution over the arms that could be chosen raises, with its number."""
 
-    def probabilities(span: slice, part: Part) -> Matrix:
+    def probabilities(span: slice, part: ContextPart) -> Matrix:
         pi = target(span, part)
         if pi.shape != (part.n, part.n_arms):
             raise InvalidInput(
                 f"the policy gives probabilities of shape {pi.shape} for {part.n} decisions with "
                 f"{part.n_arms} arms; give a policy over the same actions"
             )
-        sums = pi.sum(axis=1)
         wrong = ~(np.isfinite(pi).all(axis=1) & (pi >= 0.0).all(axis=1))
-        wrong |= ~(np.abs(sums - 1.0) <= _ROUNDING)
+        wrong |= ~(np.abs(pi.sum(axis=1) - 1.0) <= _ROUNDING)
         if wrong.any():
-            i = int(np.flatnonzero(wrong)[0])
+            i = int(wrong.argmax())
             raise InvalidInput(
                 f"decision {span.start + i}: the policy's probabilities are "
                 f"{pi[i].round(6).tolist()!s:.120}; give numbers of at least 0 that sum to 1"
             )
-        if part.mask is not None:
-            outside = ((pi > 0.0) & ~part.mask).any(axis=1)
-            if outside.any():
-                i = int(np.flatnonzero(outside)[0])
-                raise InvalidInput(
-                    f"decision {span.start + i}: the policy chooses an arm that was not there or "
-                    "could not be chosen; give a policy over the same actions"
-                )
+        outside = ((pi > 0.0) & ~part.allowed()).any(axis=1)
+        if outside.any():
+            raise InvalidInput(
+                f"decision {span.start + int(outside.argmax())}: the policy chooses an arm that "
+                "was not there or could not be chosen; give a policy over the same actions"
+            )
         return pi
 
     return probabilities

@@ -8,31 +8,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from fairwolfe.bandits.optimism import Exploration, exploration_number
+from fairwolfe.bandits.base import Exploration, exploration_number
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
-from fairwolfe.core.brief import short
-from fairwolfe.core.catalogue import Candidates, Catalogue, fitting, sizes
+from fairwolfe.core.candidates import Candidates, Catalogue, fitting, sizes
 from fairwolfe.core.decision import Choice, Learnt
 from fairwolfe.core.kinds import require_kind
 from fairwolfe.core.problem import Problem, level, number_where, one_of, real_array
-from fairwolfe.core.restoring import require
-from fairwolfe.core.rules import RankingRule
+from fairwolfe.core.protocols import RankingRule
+from fairwolfe.core.rankings import EXPOSURES, Exposure, RankingKind
+from fairwolfe.core.tables import short
 from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.kernels.gates import largest_square_norm
 from fairwolfe.kernels.limits import row_limit
 from fairwolfe.kernels.products import ProductRidge
 from fairwolfe.kernels.ranks import Ranking as OneRanking
 from fairwolfe.kernels.ranks import scores_of
-from fairwolfe.kinds import Ranking
-from fairwolfe.kinds.exposures import EXPOSURES, Exposure
 from fairwolfe.oracles import LinearState, Ridge
-from fairwolfe.oracles.linear_state import noise_scales, parameter_norms, refuse, repair
-
-__all__ = ["RankEvidence", "RankState", "Ranker", "Settings"]
+from fairwolfe.oracles.linear_regression import noise_scales, parameter_norms, raise_useless, repair
+from fairwolfe.reduction.state import require_ranking_counts
 
 _HEAD = 3  # params before those of the rewards: exploration, 2 ln(1/delta_1), chance of a swap
 _NONE = np.empty(0)
@@ -70,28 +67,17 @@ class RankState(NamedTuple):
                 f"features is {features.dtype} of shape {features.shape}; the problem has {q} "
                 f"features of {n_items} items: it belongs to others"
             )
-        retired = (self.retired == 0.0) | (self.retired == 1.0)
-        require("retired", self.retired, retired, "an item is retired (1) or not (0)")
-        require("exposed", self.exposed, self.exposed >= 0.0, "it counts from 0 on")
-        right = self.exposed <= self.shown
-        require("exposed", self.exposed, right, "items are not exposed more often than shown")
-        require("slots", self.slots, self.slots >= 0.0, "they count from 0 on")
-        require(
-            "slots",
-            self.slots[1],
-            self.slots[1] <= self.slots[0],
-            "slots are exposed where they are shown",
-        )
+        require_ranking_counts(self)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class RankerSettings:
     """What every ranker and every ranking policy can be given.
 
     Parameters
     ----------
-    exploration: multiplies the confidence widths, 1 = theory; or "pointwise", a bonus by what a
-        reward can vary at its estimate, as in `LinUCB`, without a guarantee
+    exploration: multiplies the confidence widths, 1 or "theorem" is the theory's; or "pointwise", a
+        bonus by what a reward can vary at its estimate, as in `LinUCB`, without a guarantee
     ridge: penalty of the regression, > 0 (the theorem asks for feature_norm^2 n_slots)
     delta: the confidence level delta' of the theorem
     exposure: which items count as exposed: "observed", as in the feedback; "shown", all of the
@@ -101,7 +87,7 @@ class Settings:
         decisions and for iterate="expected"; None: as often as it was
     """
 
-    exploration: Exploration = 1.0
+    exploration: Exploration = "pointwise"
     ridge: float = 0.1
     delta: float = 0.05
     exposure: Exposure = "observed"
@@ -130,10 +116,10 @@ class Settings:
 
     def settings(self) -> dict[str, Any]:
         """These, to pass on."""
-        return {f.name: getattr(self, f.name) for f in fields(Settings)}
+        return {f.name: getattr(self, f.name) for f in fields(RankerSettings)}
 
 
-class Ranker(Settings):
+class Ranker(RankerSettings):
     """Scores over one ridge regression: the contract Base, for rankings.
 
     A subclass names compiled scores, or has its own in `scores`.
@@ -190,7 +176,7 @@ class Ranker(Settings):
 
     def rule(self, problem: Problem) -> RankingRule | None:
         """What the compiled engine needs; None where a subclass has replaced a part of it."""
-        own = ("act", "update", "draws", "scores", "estimate", "look")
+        own = ("act", "update", "draws", "scores", "estimate", "certify")
         if any(getattr(type(self), name) is not getattr(Ranker, name) for name in own):
             return None
         weights = self.position_weights
@@ -279,7 +265,7 @@ class Ranker(Settings):
         drawn = np.ascontiguousarray(self.draws(rng, state.problem, 1)[0])
         probability = one.arrange(scores, given.pinned, drawn, ranking)
         if not np.isfinite(scores[ranking[-1]]):
-            refuse(state.oracle.counters)
+            raise_useless(state.oracle.counters)
         items, rows = given.ids[ranking], np.empty((0, len(given.items)))
         if not given.kept:
             rows = np.ascontiguousarray(given.items.T[ranking])
@@ -309,15 +295,15 @@ class Ranker(Settings):
     def _candidates(self, state: RankState, context: Any) -> Candidates:
         if type(context) is Candidates:
             return fitting(context, state.problem)
-        return Ranking(state.problem, self.catalogue(state)).read(context)
+        return RankingKind(state.problem, self.catalogue(state)).read(context)
 
     def _estimated(
-        self, state: RankState, given: Candidates, direction: Vector, doubt: Vector = _NONE
+        self, state: RankState, given: Candidates, direction: Vector, bound_params: Vector = _NONE
     ) -> tuple[OneRanking, Vector, Vector, float]:
         """A ranking after `estimate`; values (n,), widths (n,), and what these are worth."""
         problem, oracle, n = state.problem, state.oracle, given.ids.size
         ranges = np.ascontiguousarray(problem.slot_ranges)
-        arrays = (oracle.theta, oracle.inverse, oracle.counters, state.params, doubt, ranges)
+        arrays = (oracle.theta, oracle.inverse, oracle.counters, state.params, bound_params, ranges)
         one = OneRanking(*arrays, *sizes(problem), state.slots.shape[1], n)
         value, width = np.empty(n), np.empty(n)
         return one, value, width, one.estimate(given.user, given.items, direction, value, width)
@@ -326,7 +312,7 @@ class Ranker(Settings):
         self, state: RankState, choice: Choice, direction: Vector, observation: Any
     ) -> RankState:
         """Learn from the items that were exposed, in place."""
-        kind = Ranking(state.problem, self.catalogue(state), self.exposure)
+        kind = RankingKind(state.problem, self.catalogue(state), self.exposure)
         shown = kind.observe(choice.action, observation).observation
         user, rows = self._checked_features(state, choice)
         items: Any = choice.action
@@ -336,7 +322,7 @@ class Ranker(Settings):
         seen = shown.exposed > 0.0
         design = ProductRidge(*state.oracle, *sizes(state.problem), items.size)
         if not design.absorb(user, rows[seen], shown.rewards[seen]):
-            refuse(state.oracle.counters)
+            raise_useless(state.oracle.counters)
         state.exposed[items] += shown.exposed
         state.shown[items] += 1.0
         state.slots[0] += 1.0
@@ -392,28 +378,28 @@ class Ranker(Settings):
         total[state.exposed.size :] = chance @ np.clip(each, low, high)
         return total
 
-    def look(
+    def certify(
         self,
         state: RankState,
         context: Any,
         direction: Vector,
         choice: Choice,
         slope: Vector,
-        doubt: Vector,
+        bound_params: Vector,
     ) -> Matrix:
         """By slot, of <slope, r> where it is exposed: the largest optimistic scores (0 without
-        doubt), and by how much the ranking is below the largest estimates, (2, k).
+        bound_params), and by how much the ranking is below the largest estimates, (2, k).
 
         slope: as the direction, a number for each candidate, then for each reward.
         """
         given, g = self._read(state, context, direction)
         numbers = np.empty((2, state.slots.shape[1]))
         ranking = np.searchsorted(given.ids, choice.action)
-        one, *_ = self._estimated(state, given, g, doubt)
-        one.look(given.user, given.items, self._read(state, given, slope)[1], ranking, numbers)
+        one, *_ = self._estimated(state, given, g, bound_params)
+        one.certify(given.user, given.items, self._read(state, given, slope)[1], ranking, numbers)
         return numbers
 
-    def doubt(self, problem: Problem) -> Vector:
+    def bound_params(self, problem: Problem) -> Vector:
         """What turns estimates into upper bounds; empty where exposure is guessed from clicks."""
         if self.exposure == "until_last_click":
             return np.empty(0)
@@ -494,3 +480,37 @@ def _explanation(
         {"item": item, **dict(zip(_PARTS, row, strict=True)), "rank_without_fairness": rank}
         for item, row, rank in columns
     ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinUCBRank(Ranker):
+    """Show the items of largest sum_r g_r theta_r.x_i + (sum_r |g_r| alpha_r) |x_i|_{V^-1} + g_i.
+
+    g is the direction: a number for each item (what its exposure is worth) and one for each
+    user-side reward. theta_r is a ridge regression on the items that were exposed, all rewards on
+    one design V; alpha_r = R_r sqrt(2 ln(1/delta_1) + ln(det V/det V_0)) + sqrt(ridge) D_theta,
+    delta_1 = delta/(3 R) for R rewards, R_r half of the range of one item's reward.
+
+    Sorting by these scores maximises the optimistic reward <g, .> whatever the position weights
+    are, as long as they do not increase: they are neither known nor estimated.
+
+    A bandit for one direction; `FWLinUCBRank` follows that of f. Where a policy is expected it
+    plays alone: for the sum of the user-side rewards, without fairness.
+
+    Reference: Sec. 4 and Algorithm 1 of the paper; docs/ranking.md.
+
+    >>> problem = Problem.ranking(n_items=3, n_slots=2, n_features=1)
+    >>> base = LinUCBRank()
+    >>> state = base.init(problem)
+    >>> rng = np.random.default_rng(0)
+    >>> base.act(state, [[0.1], [0.3], [0.2]], np.array([0.0, 0.0, 0.0, 1.0]), rng).action.tolist()
+    [1, 2]
+    """
+
+    compiled = "optimistic"
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Instances for the conformance checks."""
+        swapped = cls(exploration=0.1, ridge=1.0, randomize=0.2)
+        return cls(), swapped, cls(exposure="shown"), cls(exploration="pointwise")

@@ -19,24 +19,27 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from fairwolfe.core.arrays import Vector
-from fairwolfe.core.brief import short
 from fairwolfe.core.decision import Batch, Choice, Decision
 from fairwolfe.core.feedback import as_column, row_of
 from fairwolfe.core.kinds import Stack, kind_of
 from fairwolfe.core.problem import Problem, number_where, one_of
-from fairwolfe.core.protocols import Base, Policy, ScalarPolicy, keeps
+from fairwolfe.core.protocols import Base, LinearRule, Policy, RankingRule, ScalarPolicy, keeps
 from fairwolfe.core.rows import PlainRows
-from fairwolfe.core.rules import LinearRule, RankingRule
 from fairwolfe.core.streams import Numbered
+from fairwolfe.core.tables import short
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.plain import Plain
 from fairwolfe.objectives import Concave, GiniWelfare, Linear
-from fairwolfe.reduction.running import ArmsRunning, RankingsRunning, Running, bind
+from fairwolfe.reduction.logged import choices_of, read_table
+from fairwolfe.reduction.running import (
+    ArmsRunning,
+    RankingsRunning,
+    Running,
+    bind,
+    require_one_stage,
+)
 from fairwolfe.reduction.state import State
-from fairwolfe.reduction.tables import choices_of, read_table
 from fairwolfe.smoothing import Augmented, Identity, Moreau, Randomized
-
-__all__ = ["FrankWolfe"]
 
 _NOTHING = np.empty(0)
 
@@ -137,6 +140,9 @@ class FrankWolfe:
         bound, rule = bind(self, kind), None
         if hasattr(bound.base, "rule") and not callable(self.iterate):
             rule = bound.base.rule(bound.kind.problem)
+        whole = not isinstance(rule, LinearRule) or rule.extended or rule.own or rule.ascent[0]
+        if whole:
+            require_one_stage(self if callable(self.iterate) else bound.base, bound.kind.problem)
         forms = {LinearRule: ArmsRunning, RankingRule: RankingsRunning}
         return forms.get(type(rule), PlainRunning)(self, bound, rule, state)
 
@@ -194,9 +200,7 @@ class PlainRunning(Running):
 
     def _fresh(self) -> State:
         n, n_seen = self.kind.problem.n_objectives, self.kind.seen.n_objectives
-        prices = self.prices.fresh() if self.prices else np.empty(0)
-        base = self._fresh_base()
-        return State.fresh(n, n_seen, 0, 0, prices)._replace(base=base)
+        return State.fresh(n, n_seen, 0, 0, self.fresh_prices())._replace(base=self._fresh_base())
 
     def _start(self) -> None:
         self.forecasts = hasattr(self.base, "estimate")
@@ -222,7 +226,7 @@ class PlainRunning(Running):
         """The row of a choice."""
         kind, plan, base, state = self.kind, self.plan, self.base, self.state.base
         n, slope = kind.problem.n_objectives, self.windows.slope
-        looks = slope is not None and hasattr(base, "look")
+        looks = slope is not None and hasattr(base, "certify")
         slots = (kind.problem.n_slots or 0) if looks else 0
         width = n if self.forecasts else 0
         rows = PlainRows.empty(1, width, n if plan.keeps_direction else 0, slots)
@@ -232,6 +236,8 @@ class PlainRunning(Running):
         # Given a random direction, the base's probability is not that of the action.
         unknown = choice.probability is None or plan.samples > 0
         head["number"], head["t"], head["size"] = number, self.t, n
+        if self.engine.epoch:
+            head["block"] = self.engine.epoch
         head["probability"] = np.nan if unknown else choice.probability
         head["place"] = self.issued if plan.anticipate else -1
         if self.forecasts:
@@ -240,7 +246,9 @@ class PlainRunning(Running):
             rows.g[0] = kind.whole(g)
         if looks and slope is not None:
             seen = kind.aligned(slope, given)
-            found = base.look(state, given, aligned, choice, seen, self.certificates.doubt)
+            found = base.certify(
+                state, given, aligned, choice, seen, self.certificates.bound_params
+            )
             if np.isfinite(found).all():
                 head["window"] = self.windows.serial
                 if slots:
@@ -269,7 +277,7 @@ class PlainRunning(Running):
                 "1, or None where it is unknown"
             )
 
-    def withdraw(self, rows: PlainRows) -> None:
+    def withdraw(self, rows: PlainRows, stages: Any = None) -> None:
         for i in range(len(rows.head)):
             one = rows.part(slice(i, i + 1))
             self.engine.withdraw(one, *self.kind.joined(one.head["size"].item(0)))
@@ -287,14 +295,14 @@ class PlainRunning(Running):
         followed = kind.caught_up(row.g[0], state.running) if row.g.shape[1] else _NOTHING
         choice = Choice(action, None if np.isnan(p) else p, evidence)
         rho = self._rho(reward, row.estimate[0] if row.estimate.shape[1] else None, action)
-        tally = _tally(row, observed)
+        live = _live_terms(row, observed)
         g = followed if followed.size else state.running
         base = self.base.update(state.base, choice, g, observed)  # the last that may raise
-        due = self.engine.settle(row, reward, rho, followed, tally, joined)
+        due = self.engine.settle(row, reward, rho, followed, live, joined)
         if base is not state.base:
             self.state = state._replace(base=base)
         if due:
-            self.gather()
+            self.add_certificate()
 
     def _rho(self, reward: Vector, estimate: Vector | None, action: Any) -> Vector:
         """What is averaged."""
@@ -331,8 +339,8 @@ class PlainRunning(Running):
                 self.state = self.state._replace(base=base)
 
 
-def _tally(row: PlainRows, observed: Any) -> Vector:
-    """What live numbers count of a decision, (4,)."""
+def _live_terms(row: PlainRows, observed: Any) -> Vector:
+    """best, missed, spare and untried of a decision, for live numbers, (4,)."""
     if row.live.shape[2]:  # by slot: of those that were exposed
         best, missed = row.live[0] @ observed.exposed
         return np.array([best, missed, missed, 0.0])

@@ -1,8 +1,15 @@
-"""`Guarded`: a policy that is never below a share of what a baseline would have reached.
+"""`Guarded`: a policy that plays only where f stays above a share of a baseline's f; `Margin`: a
+lower bound on how far it is above.
 
-Each round, before anything is drawn: is f of the average, in the worst case and with the worst
-reward in this round, still a share of f of the baseline's average on the same contexts? If so the
-policy plays, else the baseline.
+All sums are linear in the parameters theta of the rewards, of which only an ellipsoid is known.
+With X the sum of the features of the arms that were played, Y that of the arms of the baseline on
+the same contexts, after T rounds:
+
+    z = theta X/T          what was earned, on average
+    y = theta Y/T          what the baseline would have earned
+    w = theta (X - Y)/T    the difference, known well: it is 0 while the baseline plays
+
+The proposition and its proof are in docs/guard.md.
 """
 
 from __future__ import annotations
@@ -10,29 +17,246 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from itertools import product
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
-from fairwolfe.core.arrays import Cube, Vector
-from fairwolfe.core.brief import short
+from fairwolfe.bandits.base import shared_doubt
+from fairwolfe.core.arrays import Cube, Matrix, Vector
 from fairwolfe.core.contexts import Arms
 from fairwolfe.core.decision import Batch, Decision, Learnt
 from fairwolfe.core.kinds import Kind, kind_of, require_kind
+from fairwolfe.core.packing import need, require, require_counts
 from fairwolfe.core.problem import Problem, all_finite, level, number_where
 from fairwolfe.core.protocols import Base, Policy, keeps
-from fairwolfe.core.restoring import need, require, require_counts
 from fairwolfe.core.rows import HEAD, ArmRows, PlainRows
+from fairwolfe.core.tables import short
 from fairwolfe.errors import InvalidInput, OutsideAssumptions
 from fairwolfe.kernels.limits import row_limit
 from fairwolfe.objectives import Concave, GiniWelfare, Minimum
-from fairwolfe.oracles import LinearState
-from fairwolfe.oracles.linear_state import learn, repair
+from fairwolfe.objectives.leaves import Leaves
+from fairwolfe.oracles import LinearState, Ridge
+from fairwolfe.oracles.linear_regression import LOG_DET, learn, radius, repair
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
-from fairwolfe.reduction.margin import Known, Margin
-from fairwolfe.reduction.policy import PolicyRunning
+from fairwolfe.reduction.running import PolicyRunning
 
-__all__ = ["Guarded"]
+_MOST_REWARDS = 16  # f is evaluated in all 2^n corners of the ranges, once
+_MOST_CORNERS = 4  # rewards up to which all corners of a box are evaluated, in every round
+_RIDGE = 0.1  # near the smallest radius for a few features of norm 1 after 10^3 to 10^5 answers
+_RHO = 1000.0  # rounds at which the bound on sums of rewards is tightest, about
+
+Box: TypeAlias = tuple[Vector, Vector]
+"""The middle and the half widths of a box."""
+
+
+class GuardSums(NamedTuple):
+    """What a guard knows: decisions, answered: how many; earned (n,): the sum of the rewards;
+    apart (blocks, features): X - Y; unanswered: the part of X without an answer.
+    """
+
+    decisions: float
+    answered: float
+    earned: Vector
+    apart: Matrix
+    unanswered: Matrix
+    regression: LinearState
+
+
+@dataclass(frozen=True, eq=False)
+class Margin:
+    """A lower bound on f(z) - floor - share (f(y) - floor), valid at all times except with
+    probability delta.
+
+    objective: f, bound to the problem; finite and at least `floor` in the ranges of the rewards
+    """
+
+    objective: Concave
+    problem: Problem
+    share: float
+    delta: float
+    floor: float
+
+    def __post_init__(self) -> None:
+        n = self.problem.n_objectives
+        if n > _MOST_REWARDS:
+            raise InvalidInput(
+                f"the problem has {n} rewards, and a guard looks at f in all corners of their "
+                f"ranges, for at most {_MOST_REWARDS}; aim f at fewer, in a problem without the "
+                "others"
+            )
+        low, high = self.problem.low, self.problem.high
+        corners = np.where(_signs(n) < 0.0, low, high)
+        with np.errstate(all="ignore"):
+            values = np.array([self.objective._value(corner) for corner in corners])
+        worst = int(np.where(np.isnan(values), -np.inf, values).argmin())
+        least, where = float(values[worst]), corners[worst].tolist()
+        if not math.isfinite(least):
+            raise InvalidInput(
+                f"{self.objective!r:.80} is {least} at {where}, inside the ranges of the rewards, "
+                "and a guard needs an f that is finite there; give it an offset above 0, narrower "
+                "ranges, or a penalty in place of a hard constraint"
+            )
+        if least < self.floor - 1e-9 * max(1.0, abs(least)):
+            raise InvalidInput(
+                f"{self.objective!r:.80} is {least:.6g} at {where}, inside the ranges of the "
+                f"rewards, below floor={self.floor:g}, and a share of a negative number promises "
+                f"nothing; give floor={_below(least):g}, for f - floor of at least a share of the "
+                "baseline's, or another f"
+            )
+
+    # --- what is known -------------------------------------------------------------------------
+
+    @cached_property
+    def regression(self) -> Ridge:
+        """The guard's own, of all rewards on all features: it has widths for every policy."""
+        return Ridge(_RIDGE)
+
+    @cached_property
+    def bound_params(self) -> Vector:
+        """Of the parameters, at a third of delta; see `shared_doubt`."""
+        return shared_doubt(self.problem, self.regression.ridge, self.delta / 3.0)
+
+    def radii(self, regression: LinearState) -> Vector:
+        """alpha_i with |(theta_i - its estimate) x| <= alpha_i |x|_{V^-1}, for all x at all times.
+
+        (n,)
+        """
+        n, bound_params = self.problem.n_objectives, self.bound_params
+        log_det = regression.counters[LOG_DET]
+        alpha: Vector = radius(
+            bound_params[2 : 2 + n], bound_params[2 + n :], bound_params[1], log_det
+        )
+        return alpha
+
+    def noise(self, answered: float) -> Vector:
+        """How far the sums of so many rewards are from those of their means, at all times.
+
+        It is the radius of a regression on a constant, which has a parameter that is known to be 0:
+        with V = rho + n in place of a matrix. (n,)
+        """
+        total = _RHO + answered
+        scales = self.bound_params[2 : 2 + self.problem.n_objectives]
+        alpha: Vector = radius(scales, 0.0, self.bound_params[1], math.log(total / _RHO))
+        return math.sqrt(total) * alpha
+
+    def wander(self, t: float) -> float:
+        """How far the baseline's average can go from where it is after t rounds, at all later
+        times, in units of the range: eps with 6 exp(-1.6 t eps^2) = delta_t, over n rewards.
+
+        delta_t = (delta/3)/(2.5 (t + 1) ln(t + 1)^2), which sums to less than delta/3.
+        """
+        often = 2.5 * (t + 1) * math.log(t + 1) ** 2
+        level = math.log(18.0 * self.problem.n_objectives * often / self.delta)
+        return math.sqrt(level / (1.6 * t))
+
+    # --- the bound ----------------------------------------------------------------------------
+
+    def at(self, known: GuardSums) -> float:
+        """The bound if one more round is played whatever comes: at least 0 is safe, also for all
+        later times at which only the baseline has played since.
+
+        The larger of two, with phi = f - floor and z = y + w. By concavity phi(z) - share phi(y) is
+        at least 1/k phi(z + (k - 1) w), k = 1/(1 - share): good while little is known, as phi(y)
+        does not matter. And with a tangent phi <= a + <g, .> it is at least phi(z) - <g, z>, a
+        constant where f is linear, + <g, (1 - share) z + share w> - share a.
+        """
+        (z, z_half), (w, w_half) = self._boxes(known)
+        if (z_half < 0.0).any():  # what was seen cannot be, by the assumptions
+            return -math.inf
+        share, more = self.share, self.share / (1.0 - self.share)
+        cautious = self._lowest(np.zeros(z.size), z + more * w, z_half + more * w_half)
+        if cautious >= 0.0:
+            return (1.0 - share) * cautious
+        a, g = self._tangent(z - w, z_half + w_half)
+        along = g @ ((1.0 - share) * z + share * w)
+        along -= abs(g) @ ((1.0 - share) * z_half + share * w_half)
+        outright = self._lowest(g, z, z_half) + along - share * a
+        return max(float(outright), (1.0 - share) * cautious)
+
+    def _boxes(self, known: GuardSums) -> tuple[Box, Box]:
+        """Of z = s + w and of w after one more round, for s the baseline's average then or at any
+        later time.
+        """
+        low, high = self.problem.low, self.problem.high
+        span, t = high - low, known.decisions + 1.0
+        regression = known.regression
+        theta, inverse = regression.theta, regression.inverse
+        alpha = self.radii(regression)
+        apart, unanswered = known.apart, known.unanswered
+        w = _earned(theta, apart) / t
+        w_half = (alpha * _norm(inverse, apart) + span) / t
+        z, z_half = known.earned + 0.5 * (low + high), self.noise(known.answered) + 0.5 * span
+        if known.decisions > known.answered:
+            z = z + _earned(theta, unanswered)
+            z_half = z_half + alpha * _norm(inverse, unanswered)
+        z, z_half = z / t, z_half / t + self.wander(t) * span
+        # An average of the baseline is in the ranges; with w added it need not be.
+        bottom = np.maximum(low + w - w_half, z - z_half)
+        top = np.minimum(high + w + w_half, z + z_half)
+        return (0.5 * (bottom + top), 0.5 * (top - bottom)), (w, w_half)
+
+    def _lowest(self, g: Vector, z: Vector, half: Vector) -> float:
+        """A lower bound on phi - <g, .> over a box: it is concave, so that corners are enough.
+
+        For many rewards, those of a cross-polytope around the box: e with |e_i| <= h_i is a convex
+        combination of +- (h_i/p_i) e_i, with weights p_i = h_i/sum(h).
+        """
+        value, wide = self.objective._value, float(half.sum())
+        if z.size <= _MOST_CORNERS:
+            points = z + half * self._corners
+            values = np.array([value(p) for p in points])
+            return float((values - points @ g).min() - self.floor)
+        middle, down = float(value(z) - g @ z), 0.0
+        if not math.isfinite(middle):
+            return -math.inf
+        for i in np.flatnonzero(half):
+            ends = z[None].repeat(2, axis=0)
+            ends[:, i] += wide, -wide
+            lowest = min(float(value(p) - g @ p) for p in ends)
+            down += half[i] / wide * min(lowest - middle, 0.0)
+        return middle + down - self.floor
+
+    def _tangent(self, s: Vector, half: Vector) -> tuple[float, Vector]:
+        """a and g with phi <= a + <g, .> everywhere, close to phi in a box around s: the gradient
+        of the envelope of a width that sees the box.
+        """
+        leaves, n = self._leaves, s.size
+        slope = self.objective.lipschitz(n)
+        step = float(np.linalg.norm(half)) / slope if 0.0 < slope < math.inf else 0.0
+        _, intercept, g = leaves.majorant(*leaves.touch(leaves.map @ s, step))
+        return intercept - self.floor, g
+
+    @cached_property
+    def _leaves(self) -> Leaves:
+        return Leaves(self.objective, self.problem.n_objectives)
+
+    @cached_property
+    def _corners(self) -> Matrix:
+        return _signs(min(self.problem.n_objectives, _MOST_CORNERS))
+
+
+def _signs(n: int) -> Matrix:
+    """(2^n, n): all corners of [-1, 1]^n."""
+    return np.array(list(product((-1.0, 1.0), repeat=n)))
+
+
+def _below(value: float) -> float:
+    """A round number that is not above a value."""
+    return math.floor(100.0 * value) / 100.0
+
+
+def _earned(theta: Cube, sums: Matrix) -> Vector:
+    """theta times a sum of features, block by block: (n,)."""
+    earned: Vector = (theta @ sums[:, :, None]).sum(axis=0)[:, 0]
+    return earned
+
+
+def _norm(inverse: Cube, sums: Matrix) -> float:
+    """|sum|_{V^-1}, V block-diagonal."""
+    square = float(np.einsum("bi,bij,bj->", sums, inverse, sums))
+    return math.sqrt(max(square, 0.0))
+
 
 _MADE, _OPEN, _ANSWERED, _HELD = range(4)  # of the books: decisions, the last the baseline's
 _COUNTS = 4
@@ -95,7 +319,7 @@ class Guarded:
                 "one, such as FrankWolfe(objective, LinUCB())"
             )
         for name in ("policy", "baseline"):
-            kind = _kind_name(getattr(self, name))
+            kind = getattr(getattr(self, name), "decides", "arms")
             if kind != "arms":
                 raise InvalidInput(
                     f"the {name} decides {kind!r}, and only arms are guarded: what a list would "
@@ -110,7 +334,7 @@ class Guarded:
 
     # --- the contract -------------------------------------------------------------------------
 
-    def init(self, problem: Problem) -> State:
+    def init(self, problem: Problem) -> GuardState:
         """Validate and allocate."""
         require_kind("arms", problem, "Guarded")
         if problem.parameter_norm is None:
@@ -121,9 +345,9 @@ class Guarded:
             )
         f = self.objective.bind(problem)
         margin = Margin(f, problem, float(self.share), float(self.delta), float(self.floor))
-        plan = Plan(kind_of(problem), margin)
+        plan = GuardPlan(kind_of(problem), margin)
         need(plan.size)
-        return State(
+        return GuardState(
             plan,
             PolicyRunning.of(self.policy, problem),
             PolicyRunning.of(self.baseline, problem),
@@ -131,7 +355,7 @@ class Guarded:
             np.zeros(plan.size),
         )
 
-    def act(self, state: State, context: Any, rng: np.random.Generator) -> Decision:
+    def act(self, state: GuardState, context: Any, rng: np.random.Generator) -> Decision:
         """Ask the baseline, then the policy if that is safe; only reads the state."""
         plan = state.plan
         given: Arms = plan.kind.read(context)
@@ -156,9 +380,9 @@ class Guarded:
         rows.explained[0] = _explained(played, arm, held, margin, self.share)
         return decision
 
-    def update(self, state: State, decision: Decision, feedback: Any) -> State:
+    def update(self, state: GuardState, decision: Decision, feedback: Any) -> GuardState:
         """Let the policy learn, and the baseline if it has played; and the guard."""
-        plan, counted = state.plan, _counted(decision)
+        plan, counted = state.plan, _place(decision) >= 0
         answer = plan.kind.observe(decision.action, feedback)
         trail = self._trail(state, decision)
         _learn(state.policy, trail.policy, answer, counted)
@@ -170,24 +394,24 @@ class Guarded:
         entry[_ANSWERED] = 1.0
         plan.earned(entry)[:] = answer.reward
         plan.features(entry)[1, trail.block] -= trail.x
-        state.write(entry)
+        np.add(state.books, entry, out=state.books)  # one call: whole or not at all
         if trail.held:
             _learn(state.baseline, trail.baseline, answer, counted)
         return state
 
     # --- open decisions: the features show what they will earn ---------------------------------
 
-    def expect(self, state: State, decision: Decision) -> State:
+    def expect(self, state: GuardState, decision: Decision) -> GuardState:
         """Count a decision as made, and as open."""
         trail = self._trail(state, decision)
         for running, rows in _inner(state, trail):
             rows.head["place"] = running.issued
             running.open_rows(rows)
         decision.batch.rows.head["place"] = int(state.books[_MADE])
-        state.write(state.plan.entry(trail))
+        np.add(state.books, state.plan.entry(trail), out=state.books)
         return state
 
-    def withdraw(self, state: State, decision: Decision) -> State:
+    def withdraw(self, state: GuardState, decision: Decision) -> GuardState:
         """A decision gets no answer any more; it was made, and still counts."""
         trail = self._trail(state, decision)
         for running, rows in _inner(state, trail):
@@ -198,11 +422,11 @@ class Guarded:
 
     # --- what an agent asks besides ------------------------------------------------------------
 
-    def kind(self, state: State) -> Kind:
+    def kind(self, state: GuardState) -> Kind:
         """Arms: contexts and answers are checked before they come here."""
         return state.plan.kind
 
-    def counts(self, state: State) -> dict[str, int]:
+    def counts(self, state: GuardState) -> dict[str, int]:
         """How many decisions the guard left to the baseline, of those that were made."""
         return {"baseline_played": int(state.books[_HELD])}
 
@@ -212,25 +436,25 @@ class Guarded:
             raise InvalidInput(f"the objective of {self.policy!r:.80} cannot be replaced")
         return replace(self, policy=self.policy.with_objective(objective))
 
-    def retargeted(self, state: State, problem: Problem) -> State:
+    def retargeted(self, state: GuardState, problem: Problem) -> GuardState:
         """A state of the guard before its objective was replaced, for this one."""
         fresh = self.init(problem)
         return state._replace(plan=fresh.plan, policy=state.policy.with_objective(self.policy))
 
-    def repair(self, state: State) -> float:
+    def repair(self, state: GuardState) -> float:
         """Recompute what is kept of all regressions, in place; how large the error was."""
         drifts = [one.repair() for one in state.players if one.can_repair]
         return float(max(repair(state.regression), *drifts))
 
-    def drift(self, state: State) -> float:
+    def drift(self, state: GuardState) -> float:
         """The error of the kept inverses when they were last recomputed."""
         return float(max(state.regression.drift, *(one.drift() for one in state.players)))
 
-    def row_limit(self, state: State) -> float:
+    def row_limit(self, state: GuardState) -> float:
         """The largest norm of a row of features that can be learnt from."""
         return float(min(state.plan.limit, *(one.limit for one in state.players)))
 
-    def learnt(self, state: State) -> Learnt:
+    def learnt(self, state: GuardState) -> Learnt:
         """What the policy has learnt of the rewards."""
         learnt: Learnt = state.policy.learnt()
         return learnt
@@ -247,10 +471,10 @@ class Guarded:
         )
 
     @staticmethod
-    def _trail(state: State, decision: Decision) -> Trail:
+    def _trail(state: GuardState, decision: Decision) -> Trail:
         """What a decision remembers, checked, since it may come from bytes of any origin."""
         if not isinstance(decision.evidence, tuple) or len(decision.evidence) != len(Trail._fields):
-            raise _foreign(decision)
+            raise _evidence_error(decision)
         trail = Trail(*decision.evidence)
         plan = state.plan
         blocks, d = plan.shape
@@ -258,10 +482,10 @@ class Guarded:
             fits = type(block) is int and 0 <= block < blocks and isinstance(x, np.ndarray)
             fits = fits and x.dtype == _FLOAT and x.shape == (d,) and x.flags.carray
             if not (fits and all_finite(x) and math.sqrt(x @ x) <= plan.limit):
-                raise _foreign(decision)
+                raise _evidence_error(decision)
         stored = (trail.policy, trail.baseline) if trail.held is True else (trail.policy,)
         if type(trail.held) is not bool or not all(map(_is_stored, stored)):
-            raise _foreign(decision)
+            raise _evidence_error(decision)
         return trail
 
 
@@ -298,12 +522,12 @@ def _explained(
     return [row | {"arm": arm, "played": who, "guard": why} for row in rows]
 
 
-class State(NamedTuple):
+class GuardState(NamedTuple):
     """The states of policy, baseline and the guard's regression; and the books, one vector, so that
-    an entry is made whole: see `Plan`.
+    an entry is made whole: see `GuardPlan`.
     """
 
-    plan: Plan
+    plan: GuardPlan
     policy: Any  # Running
     baseline: Any  # Running
     regression: LinearState
@@ -319,18 +543,12 @@ class State(NamedTuple):
         plan, books = self.plan, self.books
         apart, unanswered = plan.features(books)
         counts = books.item(_MADE), books.item(_ANSWERED)
-        known = Known(*counts, plan.earned(books), apart, unanswered, self.regression)
+        known = GuardSums(*counts, plan.earned(books), apart, unanswered, self.regression)
         return plan.margin.at(known)
 
     def awaits(self, decision: Decision) -> bool:
         """Whether a decision is counted as open."""
-        decisions, open_ = self.books.item(_MADE), self.books.item(_OPEN)
-        place = decision.batch.rows.head["place"].item(0)
-        return 0 <= place < decisions and open_ > 0.0
-
-    def write(self, entry: Vector) -> None:
-        """Add an entry to the books, in one call."""
-        np.add(self.books, entry, out=self.books)
+        return 0 <= _place(decision) < self.books.item(_MADE) and self.books.item(_OPEN) > 0.0
 
     @property
     def average(self) -> Vector:
@@ -357,7 +575,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class GuardPlan:
     """What `init` makes of a guard and a problem; it never changes and is not saved.
 
     The books hold, over the decisions made: how many were made, are open, were answered, were left
@@ -417,8 +635,10 @@ def _require_policy(name: str, given: Any) -> None:
         )
 
 
-def _kind_name(policy: Any) -> str:
-    return getattr(policy, "decides", "arms")
+def _place(decision: Decision) -> int:
+    """The place of a decision among those that were open; -1 where it was not counted."""
+    place: int = decision.batch.rows.head["place"].item(0)
+    return place
 
 
 def _row(given: Arms, arm: int) -> int:
@@ -465,15 +685,10 @@ def _read(stored: tuple[Any, ...]) -> Any:
     return rows
 
 
-def _inner(state: State, trail: Trail) -> list[tuple[Any, Any]]:
+def _inner(state: GuardState, trail: Trail) -> list[tuple[Any, Any]]:
     """The players of a decision, with the rows of what each decided."""
     players = [(state.policy, _read(trail.policy))]
     return [*players, (state.baseline, _read(trail.baseline))] if trail.held else players
-
-
-def _counted(decision: Decision) -> bool:
-    """Whether a decision was counted as open by the state that learns from it."""
-    return bool(decision.batch.rows.head["place"].item(0) >= 0)
 
 
 def _learn(running: Any, stored: Any, answer: Any, counted: bool) -> None:
@@ -484,7 +699,7 @@ def _learn(running: Any, stored: Any, answer: Any, counted: bool) -> None:
     running.learn(rows, answer.observation[None])
 
 
-def _foreign(decision: Decision) -> InvalidInput:
+def _evidence_error(decision: Decision) -> InvalidInput:
     return InvalidInput(
         f"the evidence of decision {decision.id!r} is of another policy or problem, or damaged: "
         f"{short(decision.evidence, 80)}"

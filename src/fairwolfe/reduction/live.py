@@ -1,38 +1,264 @@
-"""Live numbers: how far a running policy is from f*, the best value that can be reached.
+"""Live numbers: how far f is from the best that can be reached. `Certificates` are upper bounds on
+f, `Windows` sums over decisions in constant memory, `Live` the report.
 
-- *at most* (a guarantee): a certificate of `windows`, with an upper bound on the best action of
-  every context, averaged over contexts and with Hoeffding's margin.
-- *about* (an estimate): the same with what was earned, plus the estimate of what was missed.
+A *certificate* is a pair (a, b) with f(s) <= a + <b, s> for every s, so that
 
-With hard constraints f* is the best value of the policies that keep them. A certificate then has
-their prices in it: it is above f where they are kept, <g, A s - p> being at least 0 there for every
-gradient g of a constraint at p. Where its bound is below the least value of its other part, no
-policy keeps them.
+    f* <= a + E max_action <b, mean reward of the action in a context>,
 
-Windows hold sums only; what the other actions promised travels in the decision.
+an expectation over contexts alone. The lengths of the windows double. The certificate of a window
+is the mean of those of the window before it: fixed before the first decision
+that is measured with it, and at least as close as they are on average, the bound being convex.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
-from typing import Any
+from hashlib import blake2b
+from itertools import pairwise, product
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fairwolfe.core.arrays import Vector
-from fairwolfe.core.brief import count
+from fairwolfe.core.groups import Groups
 from fairwolfe.core.kinds import Kind
-from fairwolfe.core.problem import level
+from fairwolfe.core.packing import require, require_counts
+from fairwolfe.core.problem import all_finite, level
+from fairwolfe.core.tables import count
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.leaves import Leaves
-from fairwolfe.reduction.windows import Windows
+from fairwolfe.objectives.sparse import SparseMatrix
 from fairwolfe.smoothing import Moreau
 
-__all__ = ["Certificates", "Live"]
+_FIRST = 64  # decisions of the first window, which has no certificate and gathers the first
+_TINY = 1e-9  # a range below which a certificate is as good as constant
+_MISSING = 0.1  # share of unanswered decisions beyond which nothing is guaranteed
+_SLOPE = 3  # where b begins in what is gathered
+
+# Places in the numbers of a window; kernels/engine.pxd has the same. SERIAL: which certificate;
+# PLANNED, N: decisions that the window takes, and has. Sums over these: TOP, of upper bounds; Y, of
+# estimates; SPARE, of what the directions missed; UNTRIED, of what arms that were hardly tried may
+# add. Estimates batch by batch: BATCH, BATCH_N, BATCHES, MEAN, SQUARES. Of the certificate:
+# INTERCEPT, a; CAP, the largest <b, r>; RANGE, of the best of a context; FLOOR, its least where
+# hard constraints are kept. FIRST, LAST: the smallest and the largest number of its decisions.
+SERIAL, PLANNED, N, TOP, Y, SPARE = range(6)
+BATCH, BATCH_N, BATCHES, MEAN, SQUARES = range(6, 11)
+INTERCEPT, CAP, RANGE, FIRST, LAST, FLOOR, UNTRIED = range(11, 18)
+SIZE = 18
+SPLIT = 32  # batches in a window; a power of 2, as the lengths of the windows
+
+
+class Window(NamedTuple):
+    """Sums over its decisions, and the certificate that they are measured with."""
+
+    numbers: Vector
+    slope: Vector
+    rewards: Vector
+
+
+class Windows:
+    """The current window, the one before it, and the certificates gathered for the next.
+
+    All are views of one vector, `memory`, so that a window is replaced by one copy, which no
+    interrupt can tear:
+
+        now (SIZE + 2 n), before (SIZE + 2 n), gathered (3 + n): how many; sums of a, floors and b
+    """
+
+    __slots__ = ("before", "gathered", "memory", "n", "now")
+
+    def __init__(self, memory: Vector) -> None:
+        self.memory, self.n = memory, (memory.size - 2 * SIZE - _SLOPE) // 5
+        whole = SIZE + 2 * self.n
+        self.now, self.before = self._window(0), self._window(whole)
+        self.gathered = memory[2 * whole :]
+
+    def _window(self, start: int) -> Window:
+        ends = np.cumsum([start, SIZE, self.n, self.n]).tolist()
+        return Window(*(self.memory[a:b] for a, b in pairwise(ends)))
+
+    @staticmethod
+    def start(n: int, serial: float = 0.0) -> Vector:
+        """The memory before anything is seen, for n rewards; serial: of the first certificate."""
+        memory = np.zeros(2 * (SIZE + 2 * n) + _SLOPE + n)
+        memory[PLANNED], memory[SERIAL] = _FIRST, serial
+        return memory
+
+    def restarted(self, n: int) -> Vector:
+        """The memory of windows for n rewards that follow these: open decisions are not in them."""
+        return self.start(n, self.now.numbers[SERIAL] + 1.0)
+
+    def restored(self) -> None:
+        """After arrays have been read from a file: raise for numbers that no window can have."""
+        for name, (numbers, _, _) in (("now", self.now), ("before", self.before)):
+            require_counts(name, numbers[[SERIAL, PLANNED, N, BATCH_N, BATCHES]])
+            sizes = numbers[[SQUARES, RANGE]]
+            require(name, sizes, sizes >= 0.0, "squares and ranges have no sign")
+            planned, count = numbers[PLANNED : PLANNED + 1], numbers[N : N + 1]
+            lengths = _FIRST * 2.0 ** np.arange(48)
+            known = np.isin(planned, lengths) | ((planned == 0.0) & (name == "before"))
+            require(name, planned, known, f"the length of a window is {_FIRST} times a power of 2")
+            # An interrupt may come before the next window begins: then this one continues.
+            require(name, count, count <= 2.0 * planned, "a window takes what it has planned")
+        require_counts("gathered", self.gathered[:1])
+
+    @property
+    def serial(self) -> int:
+        """The number of the current window."""
+        return int(self.now.numbers.item(SERIAL))
+
+    @property
+    def slope(self) -> Vector | None:
+        """That of the current certificate; None before there is one."""
+        numbers, slope, _ = self.now
+        return slope if numbers.item(PLANNED) > _FIRST else None
+
+    def add(self, intercept: float, slope: Vector, floor: float = 0.0) -> None:
+        """Add a certificate for the next window if it is finite; floor: the least that the part of
+        it without hard constraints has over the reward vectors.
+        """
+        certificate = np.concatenate([[1.0, intercept, floor], slope])
+        if all_finite(certificate):
+            np.add(self.gathered, certificate, out=self.gathered)
+
+    def advance(self, extent: Callable[[Vector], tuple[float, float]], longest: float) -> None:
+        """Begin the next window, if this one is complete. Lengths double up to `longest`.
+
+        `extent` gives the largest value and the range of <b, z>, z a reward vector.
+        """
+        numbers, slope, _ = self.now
+        if numbers[N] < numbers[PLANNED]:
+            return
+        planned, intercept, floor = numbers[PLANNED], numbers[INTERCEPT], numbers[FLOOR]
+        if self.gathered[0] > 0.0:  # else the old certificate continues, or the first is waited for
+            slope = self.gathered[_SLOPE:] / self.gathered[0]
+            intercept, floor = (self.gathered[1:_SLOPE] / self.gathered[0]).tolist()
+            planned = planned if _FIRST < planned >= longest else 2.0 * planned
+        serial = _fingerprint(numbers[SERIAL], intercept, slope)
+        cap, range_ = extent(slope)
+        fresh = Windows(np.zeros(self.memory.size))
+        kept = self.now if numbers[PLANNED] > _FIRST else self.before
+        for old, new in zip(fresh.before, kept, strict=True):
+            old[:] = new
+        fresh.now.slope[:] = slope
+        fresh.now.numbers[[SERIAL, PLANNED, INTERCEPT]] = serial, planned, intercept
+        fresh.now.numbers[[FLOOR, CAP, RANGE]] = floor, cap, range_
+        self.memory[:] = fresh.memory
+
+    # --- bounds and estimates -----------------------------------------------------------------
+
+    @property
+    def decisions(self) -> int:
+        """How many the numbers below look back on; 0 before a window with a certificate is full."""
+        before = self.before.numbers[N]
+        return int(before + self.now.numbers[N]) if before > 0.0 else 0
+
+    @property
+    def floor(self) -> float:
+        """The least that certificates can have where hard constraints are kept."""
+        numbers = np.array([self.before.numbers, self.now.numbers])
+        return float(numbers[:, N] @ numbers[:, FLOOR] / numbers[:, N].sum())
+
+    @property
+    def refusal(self) -> str:
+        """Why these decisions guarantee nothing, if they do not: too many have no answer.
+
+        A guarantee is of the mean over contexts, and answers may come later in some than in others.
+        """
+        missing = _missing(self.before.numbers) + _missing(self.now.numbers)
+        share = missing / (missing + self.decisions)
+        if share <= _MISSING:
+            return ""
+        return f"{share:.0%} of the decisions that it would be about have no answer yet"
+
+    def bound(self, delta: float, above_floor: bool = False) -> float:
+        """U with f* <= U with probability 1 - delta, if no optimistic value was too small;
+        above_floor: with the floors subtracted, so that it is negative only if no policy keeps the
+        hard constraints (a certificate is at least its floor wherever they are kept).
+
+        A decision that has no answer yet is taken to have had the largest value there is.
+
+        Deviations of a context's best value from its mean lie in an interval of length w, so that
+        the exponential of sum_t (lambda_t deviation_t - (lambda_t w_t)^2/8) is a supermartingale
+        for lambda_t fixed in advance: by Ville's inequality the sum stays below ln(1/delta) all
+        along both windows, whenever one looks. lambda is the best one for the middle of the way.
+        """
+        odds = math.log(1.0 / delta)
+        scaled = math.sqrt(8.0 * odds / (2.0 * self.before.numbers[PLANNED]))  # lambda w
+        total, weight = odds, 0.0
+        for numbers, _, _ in (self.before, self.now):
+            pull = scaled / max(numbers[RANGE], _TINY)
+            missing = _missing(numbers)
+            decisions = numbers[N] + missing
+            level = numbers[INTERCEPT] - (numbers[FLOOR] if above_floor else 0.0)
+            total += pull * (decisions * level + numbers[TOP] + missing * numbers[CAP])
+            total += decisions * scaled**2 / 8.0
+            weight += pull * decisions
+        return float(total / weight)
+
+    def estimate(
+        self, objective: Concave, delta: float, constrained: bool = False
+    ) -> tuple[float, float, float]:
+        """An estimate of f*, half of the length of its interval, and by how much more f* may be
+        above it if actions that were hardly tried are better than their estimates.
+
+        Every decision gives an unbiased value of <b, best>, as far as estimates err by the same for
+        the best action and the chosen one: what was earned, plus what was missed by the estimates.
+        Batches of them in a row allow for their correlation.
+
+        The certificates are above f* by an unknown part of a gap that is seen: what the policy's
+        directions missed under them, and what they exceed f by at the rewards earned. The middle
+        of the gap is the estimate, and its variance that of a uniform law, gap^2/12. With hard
+        constraints what exploring missed belongs to the gap too: what is explored may be what keeps
+        them, while their prices are still too low.
+
+        Rare or skewed rewards: n decisions without an event of probability p have the probability
+        (1 - p)^n, so that p <= ln(1/delta)/n at the level of the interval (the rule of three). Such
+        an event may be worth the whole range of <b, r>.
+        """
+        from scipy.special import stdtrit  # 60 ms, which the first decision need not wait for
+
+        both = (self.before, self.now)
+        numbers = np.array([window.numbers for window in both])
+        shares = numbers[:, N] / numbers[:, N].sum()
+        total = numbers[:, N].sum()
+        intercept = shares @ numbers[:, INTERCEPT]
+        slope = shares @ np.array([window.slope for window in both])
+        earned = (self.before.rewards + self.now.rewards) / total
+        above = intercept + slope @ earned - objective._value(earned)
+        missed = numbers[:, SPARE].sum()
+        if constrained:
+            missed = sum(w.numbers[Y] - w.slope @ w.rewards for w in both)
+        gap = missed / total + max(above, 0.0)
+        freedom = np.maximum(numbers[:, BATCHES] - 1.0, 0.0).sum()
+        # Means of long batches vary less, in proportion to their length.
+        spread = numbers[:, PLANNED] @ numbers[:, SQUARES] / (SPLIT * freedom)
+        half = stdtrit(freedom, 1.0 - 0.5 * delta) * math.sqrt(spread / total + gap**2 / 12.0)
+        rare = math.log(1.0 / delta) * (shares @ numbers[:, RANGE]) / total
+        middle = intercept + numbers[:, Y].sum() / total - 0.5 * gap
+        return float(middle), math.hypot(half, rare), float(numbers[:, UNTRIED].sum() / total)
+
+
+def _missing(numbers: Vector) -> float:
+    """How many decisions were made between the first and the last of a window without an answer."""
+    if numbers[N] == 0.0:
+        return 0.0
+    return max(float(numbers[LAST] - numbers[FIRST] + 1.0 - numbers[N]), 0.0)
+
+
+def _fingerprint(serial: float, intercept: float, slope: Vector) -> float:
+    """A whole number, exact in a float, that another certificate does not have.
+
+    After a crash a loaded agent gets decisions that were measured with the certificates of the
+    time that it has not seen: equal places in two histories must not have equal names.
+    """
+    digest = blake2b(np.concatenate([[serial, intercept], slope]).tobytes(), digest_size=6)
+    return float(int.from_bytes(digest.digest(), "little"))
+
 
 _BOX_STEPS = 400
 _MOST_CORNERS = 8  # rewards up to which f is computed in all 2^n corners of their ranges
@@ -53,6 +279,7 @@ class Live:
         one of them is missed
     t, decisions: how many were answered, and how many of them these numbers cover
     warning: why the interval cannot tell how good the best is; empty where it can
+    stages: in how many parts answers arrive; decisions count once they have all of them
 
     >>> print(Live(0.58, 0.503, 0.499, 0.507, 0.5011, 10_000, 5_968, 0.05, 0.9, ""))
     After 10,000 decisions f is 0.5011. The best that can be reached is about 0.5030 (0.4990 to \
@@ -70,9 +297,12 @@ class Live:
     confidence: float
     reason: str
     warning: str = ""
+    stages: int = 1
 
     def __str__(self) -> str:
         text = f"After {count(self.t, 'decision')} f is {self._shown(self.value)}."
+        if self.stages > 1:
+            text += f" Only decisions of which all {self.stages} stages are answered count here."
         if self.about is not None:
             about, low, high = map(self._shown, (self.about, self.low, self.high))
             text += f" The best that can be reached is about {about}"
@@ -103,19 +333,16 @@ class Certificates:
     def __init__(self, of: Any) -> None:
         # Not the policy itself, which refers to this object.
         self.kind: Kind = of.kind
-        self.whole: Concave = of.objective
+        self.whole: Concave = of.read
         self.objective: Concave = of.objective.relaxed()
-        self.smoothing, self.base, self.prices, self.forget = (
-            of.smoothing,
-            of.base,
-            of.prices,
-            of.forget,
-        )
+        self.groups: Groups | None = of.groups
+        self.smoothing, self.base = of.smoothing, of.base
+        self.prices, self.forget = of.prices, of.forget
 
     @property
     def certifies(self) -> bool:
         """Whether the base takes part in live numbers."""
-        return hasattr(self.base, "doubt")
+        return hasattr(self.base, "bound_params")
 
     @cached_property
     def leaves(self) -> Leaves:
@@ -123,10 +350,19 @@ class Certificates:
         return Leaves(self.objective, self.kind.seen.n_objectives)
 
     @cached_property
+    def _map(self) -> SparseMatrix:
+        """The map of `leaves` for the averages that f is read at."""
+        n = self.kind.seen.n_objectives
+        if self.groups is None:
+            return self.leaves.map
+        lifted = Leaves(self.groups.read(self.objective, n), n + len(self.groups.names)).map
+        return lifted[: self.leaves.map.shape[0]]  # of constraints alone all is 0
+
+    @cached_property
     def refusal(self) -> str:
         """Why nothing is guaranteed, whatever is observed; empty if something may be."""
         base, problem = self.base, self.kind.seen
-        if not self.certifies or not base.doubt(problem).size:
+        if not self.certifies or not base.bound_params(problem).size:
             return f"{type(base).__name__} has no confidence widths here"
         if self.forget > 0.0:
             return "with a memory the theorems do not apply"
@@ -137,45 +373,49 @@ class Certificates:
         return ""
 
     @cached_property
-    def doubt(self) -> Vector:
+    def bound_params(self) -> Vector:
         """What turns the base's estimates into upper bounds; empty if none are needed."""
         if self.refusal:
             return np.empty(0)
-        doubt: Vector = self.base.doubt(self.kind.seen)
-        return doubt
+        bound_params: Vector = self.base.bound_params(self.kind.seen)
+        return bound_params
 
     # --- while decisions are made and answered ------------------------------------------------
 
-    def gather(self, windows: Windows, z: Vector, prices: Vector, age: int) -> None:
-        """Take the certificate at z to the others; begin the next window if this is complete."""
+    def add(self, windows: Windows, z: Vector, prices: tuple[Vector, Vector], age: int) -> None:
+        """Add the certificate at z to the others; begin the next window if this is complete."""
         # A function of the user may raise. The next decision calls it again and raises; here the
         # feedback is half applied, and continues without the certificate.
         with suppress(Exception):
-            windows.gather(*self.priced_certificate(z, prices, age))
+            windows.add(*self.priced_certificate(z, prices, age))
         longest = 1.0 / self.forget if self.forget > 0.0 else np.inf
         with suppress(Exception):  # a user's kind may raise too
             windows.advance(self.kind.extent, longest)
 
     def priced_certificate(
-        self, z: Vector, prices: Vector, age: int
+        self, z: Vector, prices: tuple[Vector, Vector], age: int
     ) -> tuple[float, Vector, float]:
         """`certificate` of the direction that is followed after `age` rewards, and the least that
-        its part without hard constraints has over the reward vectors.
+        its part without hard constraints has over the reward vectors. prices: with the factors of
+        their widths.
         """
         priced = self.prices
         if priced is None:
             return *self.certificate(z, self._step(age)), 0.0
         with np.errstate(all="ignore"):
-            g, p = priced.touch(z, prices, age)
+            g, p = priced.touch(z, *prices, age)
             _, intercept, slope = priced.leaves.majorant(g, p)
             _, height, soft = priced.leaves.majorant(*priced.without_constraints(g, p))
         return intercept, slope, height - self.kind.extent(-soft)[0]
 
     def certificate(self, z: Vector, step: float) -> tuple[float, Vector]:
-        """a and b with f(s) <= a + <b, s> for every s; with Moreau smoothing b is grad f_t(z)."""
+        """a and b with f(s) <= a + <b, s> for every s; with Moreau smoothing b is grad f_t(z). z: a
+        reward vector, or the averages that f is read at.
+        """
         leaves = self.leaves
+        inputs = (leaves.map if z.size == leaves.map.shape[1] else self._map) @ z
         with np.errstate(all="ignore"):
-            _, intercept, slope = leaves.majorant(*leaves.touch(leaves.matrix @ z, step))
+            _, intercept, slope = leaves.majorant(*leaves.touch(inputs, step))
         return intercept, slope
 
     def _step(self, age: int) -> float:
@@ -190,9 +430,11 @@ class Certificates:
     def report(
         self, windows: Windows, average: Vector, t: int, delta: float, trusted: bool
     ) -> Live:
-        """The live numbers; `trusted`: whether all rewards were inside their ranges."""
+        """The live numbers. average: of what was earned, where f is read; trusted: whether all
+        rewards were inside their ranges.
+        """
         level("delta", delta)
-        value = float(self.objective._value(average))
+        value = float(self.whole.relaxed()._value(average))
         certifies = self.certifies
         confidence = max(1.0 - delta - (self.base.delta if certifies else 0.0), 0.0)
         at_most = about = low = high = None
@@ -226,12 +468,12 @@ class Certificates:
             if at_most is not None and not at_most < reached:
                 at_most, why = None, "the ranges of the rewards alone say as much so far"
         numbers = (value, t, windows.decisions, delta, confidence, why, warning)
-        return Live(at_most, about, low, high, *numbers)
+        return Live(at_most, about, low, high, *numbers, self.kind.problem.n_stages)
 
     def _warning(self, above: float, half: float, untried: float) -> str:
         """Why the interval says little of f*; above: how far its upper end is from the middle."""
         base = self.base
-        if not base.doubt(self.kind.seen).size:
+        if not base.bound_params(self.kind.seen).size:
             return (
                 f"{type(base).__name__} has no confidence widths here, so that the interval does "
                 "not allow for actions that were hardly tried"
@@ -251,8 +493,8 @@ class Certificates:
             return False
         return windows.bound(delta, above_floor=True) < 0.0
 
-    def survey(self, windows: Windows) -> None:
-        """What `report` needs and no feedback changes."""
+    def precompute(self, windows: Windows) -> None:
+        """Compute what `report` needs and no feedback changes."""
         if windows.decisions > 0:
             _ = self._extremes, self._least
 

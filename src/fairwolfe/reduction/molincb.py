@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
-from fairwolfe.bandits.choosing import BanditState, LinearBandit
+from fairwolfe.bandits.base import BanditState, LinearBandit
 from fairwolfe.core.arrays import Vector
 from fairwolfe.core.problem import Problem, real_number, whole_number
-from fairwolfe.core.protocols import Oracle
-from fairwolfe.core.rules import LinearRule
+from fairwolfe.core.protocols import LinearRule
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels.mixtures import ascend_arms
 from fairwolfe.objectives import Concave, GeneralizedGini, GiniWelfare
 from fairwolfe.oracles import Ridge
-from fairwolfe.oracles.linear_state import Estimates
+from fairwolfe.oracles.linear_regression import Estimates
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
 from fairwolfe.smoothing import Identity
-
-__all__ = ["MOLinCB", "MixtureAscent"]
 
 _MOST_STEPS = 100_000  # each a gradient of f, in every round
 
@@ -37,13 +33,6 @@ class MixtureAscent(LinearBandit):
 
     rule_name = "mixture_ascent"
     needs_direction = False
-
-    @cached_property
-    def regression(self) -> Oracle:
-        return Ridge(self.ridge)
-
-    def rule_params(self, problem: Problem) -> Vector:
-        return np.empty(0)
 
     def rule(self, problem: Problem) -> LinearRule | None:
         """What the compiled engine needs: the gradient of f, besides."""

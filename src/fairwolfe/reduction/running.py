@@ -1,72 +1,98 @@
-"""`Running`: a policy in a problem, which decides rows, learns rows and withdraws rows.
+"""`Running`: a policy in a problem with its state, which decides, learns and withdraws rows.
 
-One decision is rows of length one, and feedback at once is feedback without delay. `Arms` and
-`Rankings` are compiled; `reduction/frank_wolfe.py` has the path for bases in Python.
+One decision is rows of length one, and feedback at once is feedback without delay. `ArmsRunning`
+and `RankingsRunning` are compiled, `PlainRunning` (reduction/frank_wolfe.py) is for bases in
+Python, `PolicyRunning` for any object with the contract Policy.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import cached_property
 from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 
-from fairwolfe.bandits.choosing import BanditState
+from fairwolfe.bandits.base import BanditState
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
-from fairwolfe.core.catalogue import NONE, Candidates, find, item_features, sizes
-from fairwolfe.core.contexts import Arms as ArmsContext
-from fairwolfe.core.decision import Learnt
-from fairwolfe.core.feedback import Shown
-from fairwolfe.core.kinds import Kind, Stack, require_kind
+from fairwolfe.core.candidates import NONE, Candidates, find, item_features, sizes
+from fairwolfe.core.contexts import Arms
+from fairwolfe.core.decision import Batch, Decision, Learnt
+from fairwolfe.core.feedback import Shown, StageAnswer, row_of, stage_answers
+from fairwolfe.core.groups import Attributes, Groups, moved
+from fairwolfe.core.interrupts import uninterrupted
+from fairwolfe.core.kinds import Kind, Stack, kind_of, require_kind
+from fairwolfe.core.packing import require, require_counts
+from fairwolfe.core.problem import Problem
+from fairwolfe.core.protocols import newest
+from fairwolfe.core.rankings import RankingKind
 from fairwolfe.core.rows import ArmRows, RankingRows, merge
 from fairwolfe.core.streams import Numbered
+from fairwolfe.core.tables import short
 from fairwolfe.errors import InvalidInput, NumericalFailure
-from fairwolfe.kernels.arms import Arms as ArmsEngine
+from fairwolfe.kernels.arms import ArmsEngine
 from fairwolfe.kernels.limits import row_limit
-from fairwolfe.kernels.rankings import Rankings as RankingsEngine
-from fairwolfe.kinds import Ranking
+from fairwolfe.kernels.rankings import RankingsEngine
 from fairwolfe.objectives import Concave
-from fairwolfe.oracles import LinearState
-from fairwolfe.oracles.linear_state import refuse
+from fairwolfe.objectives.two_sided import grouped_by, labelled, require_no_labels
+from fairwolfe.oracles.linear_regression import DRIFT, STATUS, raise_useless
 from fairwolfe.reduction.constraints import Constraint, constraints
-from fairwolfe.reduction.live import Certificates, Live
+from fairwolfe.reduction.live import Certificates, Live, Windows
+from fairwolfe.reduction.logged import read_table
 from fairwolfe.reduction.state import Plan, State
-from fairwolfe.reduction.tables import read_table
-from fairwolfe.reduction.windows import SERIAL, Windows
 from fairwolfe.smoothing import Randomized, default_smoothing
 from fairwolfe.smoothing.prices import Prices, typical_slope
 
-__all__ = ["ArmsRunning", "Bound", "RankingsRunning", "Running", "bind"]
-
 _OPEN, _ISSUED = 0, 1  # places in State.open
 _LANE = 1  # of draws by number for directions; the base has another
-_OPEN_FIELDS = ("open", "weights", "sums", "phi")
+_OPEN_FIELDS = ("open", "weights", "sums", "phi", "groups")
+_RANKING_FIELDS = ("exposed", "shown", "slots", "features", "retired")
 
 
-class Bound(NamedTuple):
-    """A policy bound to a kind of decision."""
+class BoundPolicy(NamedTuple):
+    """A policy bound to a kind of decision.
+
+    `read` is f of the averages of items, rewards, and groups that follow items; `objective` is f of
+    a reward vector, where a group has the sum of its items.
+    """
 
     kind: Kind
+    groups: Groups | None
     objective: Concave
+    read: Concave
     smoothing: Any
     base: Any
     prices: Prices | None
     forget: float  # of the averages, at each reward
 
 
-def bind(policy: Any, kind: Kind) -> Bound:
+def bind(policy: Any, kind: Kind) -> BoundPolicy:
     """Everything bound to a kind of decision: its problem, and the items that it has left."""
     named = policy if policy.named_alone else policy.base
     require_kind(policy.decides, kind.problem, type(named).__name__)
     problem = kind.seen
-    objective = policy.followed.bind(problem)
+    groups = kind.groups(grouped_by(policy.followed))
+    f = policy.followed if groups is None else labelled(policy.followed, groups.labels)
+    objective = read = f.bind(problem)
+    if groups is not None:
+        read = groups.read(objective, problem.n_objectives)
+        if grouped_by(read):
+            raise InvalidInput(
+                f"{policy.followed!r:.200} has ByGroup(by=) inside of another map; use it in "
+                "TwoSided, sums and multiples"
+            )
     rest = objective.relaxed()  # constraints have their own widths
     smoothing = policy.smoothing or default_smoothing(rest, problem.n_objectives)
     smoothing = smoothing.bind(problem, rest)
+    if groups is not None and isinstance(smoothing, Randomized):
+        raise InvalidInput(
+            f"{smoothing} moves the averages of items, and those of the groups by "
+            f"{', '.join(map(repr, groups.labels))} are kept by themselves; use Moreau(), or "
+            "Identity() for a function without a prox"
+        )
     base = policy.base
     if hasattr(base, "tuned"):
         base = base.tuned(typical_slope(objective, kind))
@@ -75,12 +101,56 @@ def bind(policy: Any, kind: Kind) -> Bound:
             f"iterate='expected' is of exposures, and {base!r} has none; use 'observed'"
         )
     kind = kind.fitted(base)
-    prices = Prices.of(objective, smoothing, kind)
+    prices = Prices.of(objective, smoothing, kind, groups)
+    if prices is not None and prices.mixes_stages and not policy.anticipate:
+        raise InvalidInput(
+            f"a row of {objective} that has a price uses rewards of several stages, and its "
+            "average is of the same decisions only where open ones count: use anticipate=True"
+        )
     forget = 0.0 if policy.memory is None else 1.0 - 0.5 ** (1.0 / policy.memory)
-    return Bound(kind, objective, smoothing, base, prices, forget)
+    return BoundPolicy(kind, groups, objective, read, smoothing, base, prices, forget)
 
 
-class Running(ABC):
+def _fresh(prices: Prices | None) -> tuple[Vector, Vector]:
+    """Prices and factors of their widths before the first reward."""
+    return (np.empty(0), np.empty(0)) if prices is None else prices.fresh()
+
+
+class Repairable(ABC):
+    """The optional methods of an author's object, of a base or a policy, that keep a regression."""
+
+    @property
+    @abstractmethod
+    def learner(self) -> tuple[Any, Any]:
+        """The object and its state."""
+
+    @property
+    def can_repair(self) -> bool:
+        """Whether the object keeps anything that can be recomputed."""
+        return hasattr(self.learner[0], "repair")
+
+    def repair(self) -> float:
+        """Recompute what is kept of the regression, in place; how large its error was."""
+        of, state = self.learner
+        if not hasattr(of, "repair"):
+            raise InvalidInput(f"{of!r} keeps nothing that could be recomputed")
+        return float(of.repair(state))
+
+    def drift(self) -> float:
+        """The error of the kept inverse when it was last recomputed; 0 where none is kept."""
+        of, state = self.learner
+        return float(of.drift(state)) if hasattr(of, "drift") else 0.0
+
+    def learnt(self) -> Learnt:
+        """Estimates of each reward."""
+        of, state = self.learner
+        if not hasattr(of, "learnt"):
+            raise InvalidInput(f"{of!r:.80} keeps no estimate of each reward")
+        learnt: Learnt = of.learnt(state)
+        return learnt
+
+
+class Running(Repairable):
     """A policy in a problem, with its state.
 
     `decide` proposes and only reads the state; `open_rows`, `learn` and `withdraw` change it,
@@ -96,10 +166,16 @@ class Running(ABC):
     forecasts = True
     """Whether the base can estimate a reward vector."""
 
-    def __init__(self, policy: Any, bound: Bound, rule: Any, state: State | None = None) -> None:
+    def __init__(
+        self, policy: Any, bound: BoundPolicy, rule: Any, state: State | None = None
+    ) -> None:
         self.policy, self.rule = policy, rule
-        self.kind, self.objective, self.smoothing, self.base, self.prices, self.forget = bound
+        self.kind, self.groups, self.objective, self.read, self.smoothing = bound[:5]
+        self.base, self.prices, self.forget = bound[5:]
         self.state = self._fresh() if state is None else state
+        if state is None and isinstance(self.kind, RankingKind):
+            clocks = self.kind.catalogue.attributes.clocks()
+            self.state = self.state._replace(groups=clocks)
         self.windows = Windows(self.state.live)
         self.certificates = Certificates(self)
         self._start()
@@ -112,9 +188,15 @@ class Running(ABC):
     def _start(self) -> None:
         """Make the plan and the engine."""
 
+    def fresh_prices(self) -> tuple[Vector, Vector]:
+        """Prices of the hard constraints, and factors of their widths, before the first reward;
+        empty where there are none.
+        """
+        return _fresh(self.prices)
+
     def _fresh_base(self) -> Any:
         """The state of the base before the first reward, with the items that the kind has."""
-        items = self.kind.catalogue if isinstance(self.kind, Ranking) else None
+        items = self.kind.catalogue if isinstance(self.kind, RankingKind) else None
         if items is not None and (items.features.shape[1] or items.ids.size < items.total):
             return self.base.resume(self.kind.problem, items)
         return self.base.init(self.kind.problem)
@@ -144,13 +226,23 @@ class Running(ABC):
 
     @property
     def t(self) -> int:
-        """The number of rewards averaged in."""
-        return int(self.state.t.item(0))
+        """The number of answers averaged in: of the stage that has the fewest."""
+        return int(self.state.t.min())
+
+    @property
+    def answered(self) -> tuple[int, ...]:
+        """The number of answers averaged in, by stage."""
+        return tuple(map(int, self.state.t.tolist()))
 
     @property
     def open(self) -> int:
-        """The number of decisions that are counted as open."""
-        return int(self.state.open.item(_OPEN))
+        """The number of decisions that are counted as open: in the stage that has the most."""
+        return max(self.open_stages)
+
+    @property
+    def open_stages(self) -> tuple[int, ...]:
+        """The number of decisions that are counted as open, by stage."""
+        return tuple(map(int, self.state.open[_OPEN::3].tolist()))
 
     @property
     def issued(self) -> int:
@@ -159,13 +251,47 @@ class Running(ABC):
 
     @property
     def iterate(self) -> Vector:
-        """z, as f sees it."""
-        return self.kind.sees(self.state.totals / np.maximum(self.state.clocks, 1.0))
+        """z, where f is read: the averages that f sees, and those of the groups of items."""
+        return self._averages(self.state.totals, earned=False)
+
+    @property
+    def earned(self) -> Vector:
+        """The same of the observed rewards."""
+        return self._averages(self.state.earned, earned=True)
 
     @property
     def average(self) -> Vector:
-        """The average observed reward, as f sees it."""
-        return self.kind.sees(self.state.earned / np.maximum(self.state.clocks, 1.0))
+        """The average observed reward, as f sees it. Where there are several stages, a reward is 0
+        clipped to its range before the first answer of its stage.
+        """
+        return self.earned[: self.kind.seen.n_objectives]
+
+    def _averages(self, sums: Vector, earned: bool) -> Vector:
+        averages, problem = sums / np.maximum(self.state.clocks, 1.0), self.kind.problem
+        if problem.n_stages > 1:
+            unknown = np.repeat(self.state.t == 0.0, np.diff(problem.stage_starts))
+            averages = np.where(unknown, np.clip(0.0, problem.low, problem.high), averages)
+        seen = self.kind.sees(averages)
+        return seen if self.groups is None else np.append(seen, self._of_groups(earned))
+
+    def _of_groups(self, earned: bool) -> Vector:
+        averages = np.empty(len(self.groups.names) if self.groups else 0)
+        self.engine.group_averages(earned, averages)
+        return averages
+
+    @property
+    def exposures(self) -> dict[str, dict[str, float]]:
+        """The exposure of each group by each attribute that f groups items by."""
+        found: dict[str, dict[str, float]] = {}
+        if self.groups is not None:
+            for (by, name), average in zip(self.groups.names, self._of_groups(True), strict=True):
+                found.setdefault(by, {})[name] = float(average)
+        return found
+
+    @property
+    def value(self) -> float:
+        """f of the average observed reward, without its hard constraints."""
+        return float(self.read.relaxed()._value(self.earned))
 
     def age(self, t: int) -> int:
         """t for the smoothing: with memory, the number of rewards that the average still holds."""
@@ -174,7 +300,8 @@ class Running(ABC):
     @property
     def youngest(self) -> float:
         """The number of decisions, answered or open, behind the average that has the fewest."""
-        past = (1.0 - self.forget) ** self.open
+        past = (1.0 - self.forget) ** np.array(self.open_stages)
+        past = np.repeat(past, np.diff(self.kind.problem.stage_starts))
         return float((past * self.state.clocks + self.state.weights).min())
 
     def direction(self, rng: Any = None) -> Vector:
@@ -184,19 +311,19 @@ class Running(ABC):
         if samples:
             drawn = rng.generator(0, _LANE) if type(rng) is Numbered else rng
             normals[...] = drawn.standard_normal(normals.shape)
-        if not self.engine.aim(normals, g):
-            self.raise_failure(useless=False)
+        if not self.engine.compute_direction(normals, g):
+            self.raise_failure()
         return g
 
-    def survey(self) -> None:
-        """Find out what the first `live` needs and no feedback changes."""
-        self.certificates.survey(self.windows)
+    def precompute(self) -> None:
+        """Compute what the first `live` needs and no feedback changes."""
+        self.certificates.precompute(self.windows)
 
     def live(self, delta: float = 0.05, trusted: bool = True) -> Live:
         """How far from the best reachable value; see `Live` and docs/live.md."""
         if self.policy.objective is None:
             raise InvalidInput(f"{self.policy!r} has no objective, so it keeps no live numbers")
-        return self.certificates.report(self.windows, self.average, self.t, delta, trusted)
+        return self.certificates.report(self.windows, self.earned, self.t, delta, trusted)
 
     def constraints(self, delta: float = 0.05, trusted: bool = True) -> tuple[Constraint, ...]:
         """The hard constraints of f, one for each level; see `Constraint`."""
@@ -214,26 +341,8 @@ class Running(ABC):
         return self.state.base
 
     @property
-    def can_repair(self) -> bool:
-        """Whether the base keeps anything that can be recomputed."""
-        return hasattr(self.base, "repair")
-
-    def repair(self) -> float:
-        """Recompute what is kept of the regression, in place; how large its error was."""
-        if not self.can_repair:
-            raise InvalidInput(f"{self.base!r} keeps nothing that could be recomputed")
-        return float(self.base.repair(self.base_state))
-
-    def drift(self) -> float:
-        """The error of the kept inverse when it was last recomputed; 0 where none is kept."""
-        return float(self.base.drift(self.base_state)) if hasattr(self.base, "drift") else 0.0
-
-    def learnt(self) -> Learnt:
-        """What the base has learnt of the rewards."""
-        if not hasattr(self.base, "learnt"):
-            raise InvalidInput(f"{self.base!r:.80} keeps no estimate of each reward")
-        learnt: Learnt = self.base.learnt(self.base_state)
-        return learnt
+    def learner(self) -> tuple[Any, Any]:
+        return self.base, self.base_state
 
     def counts(self) -> dict[str, int]:
         """What the policy counts itself."""
@@ -241,7 +350,6 @@ class Running(ABC):
 
     # --- rows ---------------------------------------------------------------------------------
 
-    @abstractmethod
     def decide(
         self,
         given: Any,
@@ -250,7 +358,6 @@ class Running(ABC):
         n: int = 1,
         advance: bool | None = None,
         every: int = 1,
-        explain: bool = True,
         **how: Any,
     ) -> Any:
         """Propose rows for contexts that were read, n of them; only reads the state.
@@ -259,6 +366,28 @@ class Running(ABC):
         counts as open for the next, None where open decisions count; every: how many decisions
         share a direction.
         """
+        rows, features, more = self._inputs(given, n, **how)
+        draws, normals = self.draws(rng, n)
+        ahead = self.plan.anticipate if advance is None else advance
+        # True: propose; `open_rows` makes them decisions.
+        asked = (features, draws, normals, number, *more, ahead, True, every)
+        done = self.engine.decide(rows, *asked)
+        if done < n:
+            self.raise_failure(useless=done < 0)
+        if isinstance(given, Arms) and given.places is not None:
+            places = np.atleast_2d(given.places)
+            rows.head["arm"] = places[np.arange(n), rows.head["arm"]]
+        if self.plan.samples:  # given a random direction, the rule's is not that of the action
+            rows.head["probability"] = np.nan
+        return rows
+
+    def _inputs(
+        self, given: Any, n: int, explain: bool = True, starts: IntVector | None = None
+    ) -> tuple[Any, Any, tuple[Any, ...]]:
+        """Empty rows for n decisions, and the arrays that the engine reads of their contexts.
+        starts: where the candidates of each ranking begin in `given.places`.
+        """
+        raise NotImplementedError
 
     def decide_stack(
         self,
@@ -308,22 +437,55 @@ class Running(ABC):
         """Count proposed decisions as open, in their order."""
         self.engine.open_rows(rows)
 
-    def withdraw(self, rows: Any) -> None:
-        """Decisions that get no answer are not open any more."""
-        self.engine.withdraw(rows)
+    def withdraw(self, rows: Any, stages: Sequence[int] | None = None) -> None:
+        """Decisions that get no answer are not open any more; stages: those that get none, None for
+        all.
+        """
+        if stages is None or self.kind.problem.n_stages == 1:
+            self.engine.withdraw(rows)
+        else:
+            self.engine.withdraw(rows, sum(1 << stage for stage in stages))
 
-    @abstractmethod
     def learn(self, rows: Any, observation: Any) -> None:
-        """Learn what rows earned, in their order; where one raises, those before it are learnt."""
+        """Learn what rows earned, in their order; where one raises, those before it are learnt.
+
+        observation: of a stage, or of all stages, one after the other.
+        """
+        problem, stage = self.kind.problem, 0
+        arrays = observation if isinstance(observation, Shown) else (observation,)
+        if isinstance(observation, StageAnswer):
+            arrays, stage = (observation.rewards,), observation.stage
+        elif problem.n_stages > 1:
+            for i, reward in enumerate(observation):
+                for part in stage_answers(problem.stage_starts, reward):
+                    self.learn(rows.part(slice(i, i + 1)), part)
+            return
+        more = (stage,) if problem.n_stages > 1 else ()
+        done = 0
+        while done < len(rows.head):
+            code = self.engine.learn(rows, *arrays, done, *more)
+            if code < 0:
+                self._raise_rejected(-1 - code)
+            done, due = divmod(code, 2)
+            if due:
+                self.add_certificate()
+
+    def _raise_rejected(self, code: int) -> NoReturn:
+        """Why the engine did not learn a row."""
+        self._raise_useless()
+
+    def _raise_useless(self) -> NoReturn:
+        """Which regression rejected something, or cannot be used."""
+        raise_useless(self.state.learnt[self.state.learnt[:, STATUS].argmax()])
 
     @abstractmethod
     def study(self, rows: Any, observation: Any) -> None:
         """The base alone learns from decisions that others made: nothing is averaged."""
 
-    def gather(self) -> None:
-        """Take a certificate for the next window of live numbers."""
+    def add_certificate(self) -> None:
+        """Add a certificate for the next window of live numbers."""
         state, age = self.state, self.age(self.t)
-        self.certificates.gather(self.windows, self.iterate, state.prices, age)
+        self.certificates.add(self.windows, self.iterate, (state.prices, state.factors), age)
 
     # --- what compiled and plain plans share --------------------------------------------------
 
@@ -338,9 +500,16 @@ class Running(ABC):
         coordinates = kind.sees(np.arange(float(problem.n_objectives))).astype(np.int64)
         tree = None
         if self.directed:
-            tree = self.prices.tree(state.prices) if self.prices else self.objective.tree(n)
+            tree = self.read.tree(self._n_read)
+            if self.prices:
+                tree = self.prices.tree(state.prices, state.factors)
         sampled = isinstance(smoothing, Randomized)
-        start = self.policy.start
+        start = None if self.policy.start is None else np.array(self.policy.start)
+        if start is not None and start.shape != (problem.n_objectives,):
+            raise InvalidInput(
+                f"start has the shape {start.shape}; the problem has {problem.n_objectives} "
+                "coordinates of a reward: give a number for each"
+            )
         return Plan(
             tree=tree,
             coordinates=coordinates if coordinates.size < problem.n_objectives else None,
@@ -352,9 +521,22 @@ class Running(ABC):
             samples=smoothing.n_samples if sampled else 0,
             anticipate=self.policy.anticipate and self.directed and forecasts,
             keeps_direction=learns_direction or smoothing.averaged,
-            start=None if start is None else start_point(start, problem.n_objectives),
+            start=start,
+            starts=np.array(problem.stage_starts, np.int64),
+            price_stages=self.prices.stages if self.prices else None,
+            groups=self.groups,
             **own,
         )
+
+    @property
+    def _n_read(self) -> int:
+        """How many averages f is read at."""
+        return self.kind.seen.n_objectives + (len(self.groups.names) if self.groups else 0)
+
+    def _compiled_plan(self, learns_direction: bool, **own: Any) -> Plan:
+        rule = self.rule
+        shared = {"rule": rule.name, "rule_params": rule.params, "uniforms": rule.uniforms}
+        return self._plan(True, learns_direction, certifies=True, limit=rule.limit, **shared, **own)
 
     @cached_property
     def _no_draws(self) -> tuple[Matrix, Cube] | None:
@@ -384,11 +566,11 @@ class Running(ABC):
             rows.append(base.draws(rng, problem, 1)[0])
         return np.array(rows), normals
 
-    def raise_failure(self, useless: bool) -> NoReturn:
+    def raise_failure(self, useless: bool = False) -> NoReturn:
         """Why the state cannot decide; useless: its scores, not the direction, are the reason."""
         if useless:
-            refuse(self.state.learnt[0])
-        self.objective.relaxed().gradient(self.iterate)  # raises where f has no gradient there
+            self._raise_useless()
+        self.read.relaxed().gradient(self.iterate)  # raises where f has no gradient there
         raise NumericalFailure(f"the direction of {self.objective} is not a number")
 
     # --- items and objectives -----------------------------------------------------------------
@@ -397,11 +579,13 @@ class Running(ABC):
         """The same state for a policy with another f; what was certified of the old one, and the
         prices of its constraints, start again.
         """
+        if self.kind.seen is not self.kind.problem or np.ptp(self.state.clocks):
+            require_no_labels(policy.followed)
         bound = bind(policy, self.kind)
-        prices = bound.prices.fresh() if bound.prices else np.empty(0)
-        serial = self.windows.now.numbers[SERIAL] + 1.0
-        live = Windows.start(self.kind.seen.n_objectives, serial)
-        running: Self = policy.running(self.kind, self.state._replace(prices=prices, live=live))
+        prices, factors = _fresh(bound.prices)
+        live = self.windows.restarted(self.kind.seen.n_objectives)
+        state = self.state._replace(prices=prices, factors=factors, live=live)
+        running: Self = policy.running(self.kind, state)
         return running
 
     def keep_items(self, features: Any) -> Self:
@@ -410,11 +594,19 @@ class Running(ABC):
         rows = item_features(features, kind.problem, kind.catalogue.total)
         return self._rebound(self.policy, self.base.with_features(self.base_state, rows))
 
-    def add_items(self, policy: Any, features: Matrix, instead: IntVector = NONE) -> Self:
+    def add_items(
+        self,
+        policy: Any,
+        features: Matrix,
+        instead: IntVector = NONE,
+        attributes: Sequence[Mapping[str, str]] = (),
+    ) -> Self:
         """With more items, the last ids, `instead` of those that are retired with it; features
-        (new, q).
+        (new, q); attributes: of each, by name.
         """
-        old, count = self._items().catalogue.total, len(features)
+        catalogue = self._items().catalogue
+        old, count = catalogue.total, len(features)
+        require_no_labels(policy.followed)
         base = self.base.with_items(self.base_state, features)
         if instead.size:
             base = self.base.without_items(base, instead)
@@ -424,11 +616,13 @@ class Running(ABC):
 
         names = ("totals", "earned", "clocks", "running", "weights", "sums", "answered")
         longer = {name: grown(getattr(self.state, name)) for name in names}
-        return self._rebound(policy, base, longer, renew=True)
+        known = catalogue.attributes.extended(old, attributes or [{}] * count)
+        return self._rebound(policy, base, longer, renew=True, attributes=known)
 
     def retire_items(self, policy: Any, ids: IntVector) -> Self:
         """These items are not shown any more, nor seen by f."""
         kind = self._items()
+        require_no_labels(policy.followed)
         find(kind.catalogue, ids, "item")
         left = kind.catalogue.ids.size - np.unique(ids).size
         if left < kind.n_slots:
@@ -439,18 +633,28 @@ class Running(ABC):
         return self._rebound(policy, self.base.without_items(self.base_state, ids), renew=True)
 
     def _rebound(
-        self, policy: Any, base: Any, arrays: dict[str, Any] | None = None, renew: bool = False
+        self,
+        policy: Any,
+        base: Any,
+        arrays: dict[str, Any] | None = None,
+        renew: bool = False,
+        attributes: Attributes | None = None,
     ) -> Self:
         """The same policy with the items that a state of its base has."""
-        kind = self._items().holding(self.base.catalogue(base))
+        old = self._items().catalogue
+        held = self.base.catalogue(base)
+        new = held._replace(attributes=old.attributes if attributes is None else attributes)
+        kind = self._items().holding(new)
         bound = bind(policy, kind)
         changed: dict[str, Any] = dict(arrays or {})
-        changed["prices"] = np.empty(0)
+        both = (old.attributes, old.ids), (new.attributes, new.ids)
+        changed["groups"], changed["gaps"] = moved(self.state.groups, self.state.gaps, *both)
+        prices = _fresh(None)
         if bound.prices is not None:
-            changed["prices"] = bound.prices.carried(self.state.prices, self.prices)
+            prices = bound.prices.carried(self.state.prices, self.state.factors, self.prices)
+        changed["prices"], changed["factors"] = prices
         if renew:
-            serial = self.windows.now.numbers[SERIAL] + 1.0
-            changed["live"] = Windows.start(kind.seen.n_objectives, serial)
+            changed["live"] = self.windows.restarted(kind.seen.n_objectives)
         state = self._with_base(self.state._replace(**changed), base)
         running: Self = policy.running(kind, state)
         return running
@@ -460,8 +664,8 @@ class Running(ABC):
         """A state with another state of the base."""
         return state._replace(base=base)
 
-    def _items(self) -> Ranking:
-        if not isinstance(self.kind, Ranking):
+    def _items(self) -> RankingKind:
+        if not isinstance(self.kind, RankingKind):
             raise InvalidInput("the problem has arms; items are for Problem.ranking(...)")
         if not hasattr(self.base, "with_items"):
             raise InvalidInput(
@@ -470,45 +674,24 @@ class Running(ABC):
         return self.kind
 
 
-def start_point(start: Any, n: int) -> Vector:
-    """z before the first answer, (n,)."""
-    point: Vector = np.ascontiguousarray(start, dtype=np.float64)
-    if point.shape != (n,):
-        raise InvalidInput(
-            f"start has the shape {point.shape}; the problem has {n} coordinates of a reward: give "
-            "a number for each"
-        )
-    return point
-
-
 class ArmsRunning(Running):
     """A policy for arms over a linear regression, compiled."""
 
     def _fresh(self) -> State:
         problem, of = self.kind.problem, self.rule.regression
         n, (blocks, d) = problem.n_objectives, (problem.n_arms or 1, problem.dimension)
-        prices = self.prices.fresh() if self.prices else np.empty(0)
-        return State.fresh(n, n, blocks, d, prices)._replace(
-            gram=of.gram[None],
-            inverse=of.inverse[None],
-            theta=of.theta,
-            moment=of.moment,
-            learnt=of.counters[None],
-        )
+        state = State.fresh(n, n, blocks, d, self.fresh_prices(), problem.n_stages)
+        return state.with_design(of)
 
     def _start(self) -> None:
         problem, rule = self.kind.problem, self.rule
-        self.plan = self._plan(
-            True,
+        self.plan = self._compiled_plan(
             rule.extended,
-            rule=rule.name,
-            rule_params=rule.params,
-            uniforms=rule.uniforms,
-            doubt=np.concatenate([problem.low, problem.high, self.certificates.doubt]),
-            certifies=True,
+            bound_params=np.concatenate(
+                [problem.low, problem.high, self.certificates.bound_params]
+            ),
             learn_params=rule.regression.params,
-            limit=rule.limit,
-            look=rule.look,
+            certificate=rule.certificate,
             learn=rule.learn,
             extended=rule.extended,
             ascent=rule.ascent,
@@ -519,10 +702,21 @@ class ArmsRunning(Running):
 
     @property
     def base_state(self) -> BanditState:
-        state, problem = self.state, self.kind.problem
-        design = (state.gram[0], state.inverse[0], state.theta, state.moment)
-        oracle = LinearState(*design, self.rule.regression.params, state.learnt[0])
+        problem, oracle = self.kind.problem, self.state.design(self.rule.regression.params)
         return BanditState(problem, self.base.rule_params(problem), oracle)
+
+    def repair(self) -> float:
+        if self.kind.problem.n_stages == 1:
+            return super().repair()
+        self.engine.recompute()
+        if self.state.learnt[:, STATUS].any():
+            self._raise_useless()
+        return self.drift()
+
+    def drift(self) -> float:
+        if self.kind.problem.n_stages == 1:
+            return super().drift()
+        return float(self.state.learnt[:, DRIFT].max())
 
     @property
     def callbacks(self) -> int:
@@ -530,105 +724,50 @@ class ArmsRunning(Running):
         callers = (self.plan.tree, self.plan.ascent[0], self.plan.own_rule)
         return sum(caller.callbacks for caller in callers if caller is not None)
 
-    def raise_failure(self, useless: bool) -> NoReturn:
+    def raise_failure(self, useless: bool = False) -> NoReturn:
         raised = None if self.plan.own_rule is None else self.plan.own_rule.failure()
         if raised is not None:
             raise raised
         super().raise_failure(useless)
 
-    def decide(
-        self,
-        given: ArmsContext,
-        rng: Any,
-        number: int = -1,
-        n: int = 1,
-        advance: bool | None = None,
-        every: int = 1,
-        explain: bool = True,
-        **how: Any,
-    ) -> ArmRows:
-        features, per_arm, places = given.features, given.per_arm, given.places
+    def _inputs(
+        self, given: Arms, n: int, explain: bool = True, starts: IntVector | None = None
+    ) -> tuple[ArmRows, Any, tuple[Any, ...]]:
+        features, places = given.features, given.places
         if features.ndim == 2:
             features = features[None]
             places = None if places is None else places[None]
         rows = ArmRows.empty(n, *self._shape)
-        draws, normals = self.draws(rng, n)
-        done = self.engine.decide(
-            rows,
-            features,
-            draws,
-            normals,
-            number,
-            given.n_arms if per_arm else 0,
-            places if per_arm else None,
-            self.plan.anticipate if advance is None else advance,
-            True,  # propose: `open_rows` makes them decisions
-            every,
-        )
-        if done < n:
-            self.raise_failure(done < 0)
-        if places is not None:
-            rows.head["arm"] = places[np.arange(n), rows.head["arm"]]
-        if self.plan.samples:  # given a random direction, the rule's is not that of the action
-            rows.head["probability"] = np.nan
-        return rows
-
-    def learn(self, rows: ArmRows, observation: Matrix) -> None:
-        done = 0
-        while done < len(observation):
-            code = self.engine.learn(rows, observation, done)
-            if code < 0:
-                refuse(self.state.learnt[0])
-            done, due = divmod(code, 2)
-            if due:
-                self.gather()
+        return rows, features, (given.n_arms, places) if given.per_arm else (0, None)
 
     def study(self, rows: ArmRows, observation: Any) -> None:
         rewards = read_table(rows, observation, self.kind, self.limit)
         if self.engine.study(rows, rewards) < len(rows.head):
-            refuse(self.state.learnt[0])
+            self._raise_useless()
 
 
 class RankingsRunning(Running):
     """A policy for rankings over a ridge regression, compiled."""
 
-    kind: Ranking
+    kind: RankingKind
 
     def _fresh(self) -> State:
         kind, problem = self.kind, self.kind.problem
-        base = self._fresh_base()
-        prices = self.prices.fresh() if self.prices else np.empty(0)
         n, n_seen = problem.n_objectives, kind.seen.n_objectives
-        return self._with_base(State.fresh(n, n_seen, 1, problem.dimension, prices), base)
+        state = State.fresh(n, n_seen, 1, problem.dimension, self.fresh_prices(), problem.n_stages)
+        return self._with_base(state, self._fresh_base())
 
     @staticmethod
     def _with_base(state: State, base: Any) -> State:
-        of = base.oracle
-        return state._replace(
-            gram=of.gram[None],
-            inverse=of.inverse[None],
-            theta=of.theta,
-            moment=of.moment,
-            learnt=of.counters[None],
-            exposed=base.exposed,
-            shown=base.shown,
-            slots=base.slots,
-            features=base.features,
-            retired=base.retired,
-        )
+        counts = {name: getattr(base, name) for name in _RANKING_FIELDS}
+        return state.with_design(base.oracle)._replace(**counts)
 
     def _start(self) -> None:
         problem, rule, state = self.kind.problem, self.rule, self.state
-        self.plan = self._plan(
-            True,
+        self.plan = self._compiled_plan(
             False,
-            rule=rule.name,
-            rule_params=rule.params,
-            uniforms=rule.uniforms,
-            doubt=self.certificates.doubt,
-            certifies=True,
+            bound_params=self.certificates.bound_params,
             learn_params=np.array([float(self.base.ridge)]),
-            limit=rule.limit,
             sizes=sizes(problem),
             slot_ranges=np.ascontiguousarray(problem.slot_ranges),
             position_weights=rule.position_weights,
@@ -642,11 +781,9 @@ class RankingsRunning(Running):
 
     @property
     def base_state(self) -> Any:
-        state, problem = self.state, self.kind.problem
-        design = (state.gram[0], state.inverse[0], state.theta, state.moment)
-        oracle = LinearState(*design, self.plan.learn_params, state.learnt[0])
-        counts = (state.exposed, state.shown, state.slots, state.features, state.retired)
-        return self.rule.state(problem, self.rule.params, oracle, *counts)
+        state, oracle = self.state, self.state.design(self.plan.learn_params)
+        counts = (getattr(state, name) for name in _RANKING_FIELDS)
+        return self.rule.state(self.kind.problem, self.rule.params, oracle, *counts)
 
     @property
     def limit(self) -> float:
@@ -658,19 +795,9 @@ class RankingsRunning(Running):
         calls: int = self.plan.tree.callbacks
         return calls
 
-    def decide(
-        self,
-        given: Candidates,
-        rng: Any,
-        number: int = -1,
-        n: int = 1,
-        advance: bool | None = None,
-        every: int = 1,
-        explain: bool = True,
-        starts: IntVector | None = None,
-        **how: Any,
-    ) -> RankingRows:
-        """starts: where the candidates of each row begin in `given.places`."""
+    def _inputs(
+        self, given: Candidates, n: int, explain: bool = True, starts: IntVector | None = None
+    ) -> tuple[RankingRows, Any, tuple[Any, ...]]:
         k, p, n_directions = self._shape
         users = given.user if given.user.ndim == 2 else given.user[None]
         picks, items = None, None
@@ -686,27 +813,12 @@ class RankingsRunning(Running):
         pinned = given.pinned if given.pinned.ndim == 2 else given.pinned[None]
         features = (0, 0) if items is None else (k, items.shape[1])
         rows = RankingRows.empty(n, k, p, n_directions, features, explain)
-        draws, normals = self.draws(rng, n)
-        done = self.engine.decide(
-            rows,
-            users,
-            draws,
-            normals,
-            number,
-            items,
-            picks,
-            starts if picks is not None else None,
-            pinned if pinned.shape[1] else None,
-            self.plan.anticipate if advance is None else advance,
-            True,  # propose: `open_rows` makes them decisions
-            every,
-        )
-        if done < n:
-            finite = np.isfinite(self.state.theta).all() and np.isfinite(self.state.inverse).all()
-            self.raise_failure(useless=not finite)
-        if self.plan.samples:
-            rows.head["probability"] = np.nan
-        return rows
+        starts = starts if picks is not None else None
+        return rows, users, (items, picks, starts, pinned if pinned.shape[1] else None)
+
+    def raise_failure(self, useless: bool = False) -> NoReturn:
+        finite = np.isfinite(self.state.theta).all() and np.isfinite(self.state.inverse).all()
+        super().raise_failure(useless or not finite)
 
     def _decide_each(
         self, given: list[Any], rng: Any, number: int, advance: Any, explain: bool
@@ -715,24 +827,14 @@ class RankingsRunning(Running):
             given = [one._replace(kept=False) for one in given]
         return super()._decide_each(given, rng, number, advance, explain)
 
-    def learn(self, rows: RankingRows, observation: Shown) -> None:
-        done = 0
-        while done < len(rows.head):
-            code = self.engine.learn(rows, observation.exposed, observation.rewards, done)
-            if code < 0:
-                self._reject(-1 - code)
-            done, due = divmod(code, 2)
-            if due:
-                self.gather()
-
-    def _reject(self, code: int) -> NoReturn:
+    def _raise_rejected(self, code: int) -> NoReturn:
         row, unsound = divmod(code, 2)
         if unsound:
             raise InvalidInput(
                 f"the feedback to ranking {row} contradicts itself, or its features are too large "
                 f"to learn from: at most a norm of {self.limit:g}"
             )
-        refuse(self.state.learnt[0])
+        super()._raise_rejected(code)
 
     def study(self, rows: RankingRows, observation: Any) -> None:
         shown = read_table(rows, observation, self.kind, self.limit, self.state.features)
@@ -742,4 +844,239 @@ class RankingsRunning(Running):
         own.head["size"] = self.state.totals.size
         own.exposure[:], own.g[:] = 0.0, 0.0  # no part of what is learnt
         if self.engine.study(own, shown.exposed, shown.rewards) < n:
-            refuse(self.state.learnt[0])
+            self._raise_useless()
+
+
+def require_one_stage(learner: Any, problem: Problem) -> None:
+    """InvalidInput where rewards arrive in stages, and the learner takes whole answers."""
+    if problem.n_stages > 1:
+        parts = " | ".join(", ".join(names) for names in problem.stage_names)
+        raise InvalidInput(
+            f"the rewards arrive in {problem.n_stages} stages ({parts}), and {learner!r:.80} "
+            "learns whole answers; leave out stages=, or use FrankWolfe with LinUCB(), SquareCB(), "
+            "EpsilonGreedy(), Thompson() or Uniform()"
+        )
+
+
+def runs_itself(policy: Any) -> bool:
+    """Whether `policy.running(kind, state)` does what its `act` and `update` do: not where a
+    subclass has overridden one of these.
+    """
+    return newest(policy, "running", "act") and newest(policy, "running", "update")
+
+
+class PolicyState(NamedTuple):
+    """The state of the policy, and what the agent counts itself."""
+
+    policy: Any
+    earned: Vector  # (n,) sums of rewards
+    counts: Vector  # (3,) rewards, open decisions, decisions ever open
+
+    def restored(self) -> None:
+        """After arrays have been read from a file: raise for impossible counts."""
+        require_counts("counts", self.counts)
+        right = self.counts[1] <= self.counts[2]
+        require("counts", self.counts[1:2], right, "no more decisions are open than were made")
+
+
+class PolicyRunning(Repairable):
+    """Any object with the contract Policy, with the methods of `Running`."""
+
+    atomic = False
+
+    def __init__(self, policy: Any, kind: Kind, state: PolicyState | None = None) -> None:
+        self.policy = policy
+        problem = kind.problem
+        require_one_stage(policy, problem)
+        if state is None:
+            earned, counts = np.zeros(problem.n_objectives), np.zeros(3)
+            state = PolicyState(policy.init(problem), earned, counts)
+        self.state = state
+        self.reads = hasattr(policy, "kind")
+        self.kind: Kind = policy.kind(state.policy) if self.reads else kind
+
+    @staticmethod
+    def of(policy: Any, problem: Problem, attributes: Sequence[Mapping[str, str]] = ()) -> Any:
+        """The policy in a problem: it runs itself, or in a `PolicyRunning`. attributes: of each
+        item, where f is of groups of these.
+        """
+        kind = kind_of(problem)
+        if not runs_itself(policy):
+            return PolicyRunning(policy, kind)
+        if isinstance(kind, RankingKind) and len(attributes) == problem.n_items:
+            known = Attributes().extended(0, attributes)
+            kind = kind.holding(kind.catalogue._replace(attributes=known))
+            return policy.running(kind)
+        return policy.init(problem)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return type(self)(self.policy, self.kind, self.copied())
+
+    def copied(self) -> PolicyState:
+        """The state in other memory."""
+        policy, earned, counts = self.state
+        return PolicyState(deepcopy(policy), earned.copy(), counts.copy())
+
+    def restore(self, state: PolicyState) -> None:
+        """Become a copy of the state."""
+        self.state = state
+
+    def opening(self, work: Callable[..., None], *given: Any) -> None:
+        """Do work that opens or withdraws decisions, whole or not at all."""
+        uninterrupted(lambda: work(*given))
+
+    def precompute(self) -> None:
+        """Nothing is needed: there are no live numbers."""
+
+    @property
+    def t(self) -> int:
+        """The number of rewards learnt from."""
+        return int(self.state.counts.item(0))
+
+    @property
+    def answered(self) -> tuple[int, ...]:
+        """The same, by stage: there is one."""
+        return (self.t,)
+
+    @property
+    def open(self) -> int:
+        """The number of decisions that are counted as open."""
+        return int(self.state.counts.item(1))
+
+    @property
+    def open_stages(self) -> tuple[int, ...]:
+        """The same, by stage: there is one."""
+        return (self.open,)
+
+    @property
+    def issued(self) -> int:
+        """The number of decisions that were ever counted as open."""
+        return int(self.state.counts.item(2))
+
+    @property
+    def average(self) -> Vector:
+        """The average observed reward."""
+        return self.kind.sees(self.state.earned / max(self.t, 1))
+
+    @property
+    def limit(self) -> float:
+        """The largest norm of a row of features that can be learnt from."""
+        if hasattr(self.policy, "row_limit"):
+            return float(self.policy.row_limit(self.state.policy))
+        return row_limit(self.kind.problem, 0.0)
+
+    @property
+    def learner(self) -> tuple[Any, Any]:
+        return self.policy, self.state.policy
+
+    def counts(self) -> dict[str, int]:
+        """What the policy counts itself."""
+        counts = getattr(self.policy, "counts", None)
+        return {} if counts is None else dict(counts(self.state.policy))
+
+    def live(self, delta: float = 0.05, trusted: bool = True) -> Any:
+        """Raise: only `FrankWolfe` has live numbers."""
+        raise InvalidInput(f"{self.policy!r} keeps no live numbers; FrankWolfe does")
+
+    def constraints(self, delta: float = 0.05, trusted: bool = True) -> tuple[Any, ...]:
+        """None."""
+        return ()
+
+    # --- rows ---------------------------------------------------------------------------------
+
+    def decide(self, given: Any, rng: Any, number: int = -1, **how: Any) -> Any:
+        """The row of a decision; see `Running.decide`."""
+        drawn = rng.generator() if type(rng) is Numbered else rng
+        decision = self.policy.act(self.state.policy, given, drawn)
+        if not isinstance(decision, Decision):
+            raise InvalidInput(
+                f"{self.policy!r} returned {decision!r:.80} from act; return fw.Decision('', t, "
+                "action, probability, evidence)"
+            )
+        if self.reads and not self.kind.allows(given, decision.action):
+            raise InvalidInput(
+                f"{self.policy!r:.80} returned {short(decision, 80)} from act; return "
+                f"fw.Decision('', t, action, probability, evidence): {self.kind.allowed}"
+            )
+        rows: Any = decision.batch.rows
+        head = rows.head
+        head["number"], head["t"] = number, self.t
+        if self.reads and hasattr(rows, "stored"):
+            action, evidence = rows.stored[0]
+            whole = self.kind.numbered(given, action)
+            rows.stored[0] = whole, evidence
+            head["arm"] = whole if isinstance(whole, int) else head["arm"]
+        return rows
+
+    def decide_stack(self, stack: Stack, rng: Any, number: int = -1, **how: Any) -> Any:
+        """Decisions for contexts that were read together, all from the current state."""
+        rows = []
+        for i in range(stack.rows):
+            drawn = Numbered(rng.key, rng.number + i) if type(rng) is Numbered else rng
+            given = self.kind.single(stack, i) if self.reads else stack.given[i]
+            at = number + i if number >= 0 else number
+            rows.append(self.decide(given, drawn, at))
+        whole = merge(rows)
+        if len(whole) > 1:
+            raise InvalidInput(
+                f"{self.policy!r:.80} returned decisions of different forms; ask it for one "
+                "context at a time"
+            )
+        return whole[0]
+
+    def open_rows(self, rows: Any) -> None:
+        """Count decisions as open, in their order."""
+        self._call("expect", rows)
+        self.state.counts[1:] += len(rows.head)
+
+    def withdraw(self, rows: Any, stages: Any = None) -> None:
+        """Decisions that get no answer are not open any more."""
+        self._call("withdraw", rows)
+        self._closed(len(rows.head))
+
+    def _call(self, method: str, rows: Any) -> None:
+        """Call an optional method of the policy for each decision."""
+        if hasattr(self.policy, method):
+            for i in range(len(rows.head)):
+                change = getattr(self.policy, method)
+                inner = change(self.state.policy, self._decision(rows, i))
+                self.state = self.state._replace(policy=inner)
+
+    def _closed(self, n: int) -> None:
+        self.state.counts[1] = max(self.state.counts[1] - n, 0.0)
+
+    def learn(self, rows: Any, observation: Any) -> None:
+        """Learn what rows earned, in their order."""
+        for i in range(len(rows.head)):
+            decision = self._decision(rows, i)
+            answer = self.kind.observe(decision.action, row_of(observation, i))
+            given = answer if self.reads else answer.observation
+            inner = self.policy.update(self.state.policy, decision, given)
+            self.state = self.state._replace(policy=inner)
+            np.add(self.state.earned, answer.reward, out=self.state.earned)
+            self.state.counts[0] += 1.0
+            self._closed(1)
+
+    def study(self, rows: Any, observation: Any) -> None:
+        """Raise: the policy learns from its own decisions."""
+        raise InvalidInput(f"{self.policy!r:.80} cannot learn from decisions of others")
+
+    def _decision(self, rows: Any, i: int) -> Decision:
+        return Decision.of(Batch(rows.part(slice(i, i + 1))), 0)
+
+    # --- changes ------------------------------------------------------------------------------
+
+    def with_objective(self, policy: Any) -> Self:
+        """The same state for a policy with another f."""
+        inner = self.state.policy
+        if hasattr(policy, "retargeted"):
+            inner = policy.retargeted(inner, self.kind.problem)
+        return type(self)(policy, self.kind, self.state._replace(policy=inner))
+
+    def keep_items(self, *given: Any) -> NoReturn:
+        """Raise: the policy has no items."""
+        raise InvalidInput(
+            f"{self.policy!r} has no items; use a policy such as FWLinUCBRank(objective)"
+        )
+
+    add_items = retire_items = keep_items

@@ -11,25 +11,12 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from fairwolfe.core import expressions
+from fairwolfe.agent.names import arm_names
+from fairwolfe.core.build import build_objective, build_policy, from_text
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput, did_you_mean
-from fairwolfe.lab.build import build_objective, build_policy
 from fairwolfe.objectives import Concave
-
-__all__ = [
-    "SCOPES",
-    "Config",
-    "Key",
-    "Limits",
-    "ModelConfig",
-    "Tls",
-    "bytes_of",
-    "is_loopback",
-    "parse",
-    "read",
-    "seconds",
-]
+from fairwolfe.service.dictionaries import Encoders, read_encoders
 
 Scope = Literal["decide", "feedback", "read", "admin"]
 SCOPES: tuple[Scope, ...] = ("decide", "feedback", "read", "admin")
@@ -41,7 +28,6 @@ _SECONDS |= {"minutes": 60.0, "hours": 3600.0, "days": 86400.0, "weeks": 7 * 864
 _SECONDS |= {"minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 7 * 86400.0}
 _BYTES = {"B": 1, "kB": 1000, "KiB": 1024, "MB": 1000**2, "MiB": 1024**2}
 _LONGEST_WINDOW = 400 * 86400.0
-_RANKING_ITEMS = "n_items"
 _MOST_KEYS = 256  # the log names the key of a decision by a byte
 
 T = TypeVar("T")
@@ -71,6 +57,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     open: int = 200_000  # decisions of a model that wait for their feedback
     candidates: int = 10_000  # arms or candidates of a question
     dimensions: int = 1_000_000  # numbers in the features of a question
+    values: int = 50_000  # values in the dictionaries of a question, with their products
     seconds: float = 10.0  # for a request to arrive
     listeners: int = 50  # of the streams of all models
 
@@ -81,12 +68,14 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     problem: dict[str, Any]
     policy: dict[str, Any]
     missing: Literal["zero", "skip"]
-    objective: dict[str, Any] | None = None
+    objective: dict[str, Any] | str | None = None
     seed: int = 0
     window: str = "10 min"
     apply: Literal["window", "arrival"] = "window"
     anticipate: bool = True
     items: str | None = None
+    arms: list[str] | None = None  # their names, in the order of every context
+    features: dict[str, Any] | None = None  # the encoder of dictionaries
     tolerance: float = 0.001  # how much older than a decision its direction may be: Agent.propose
     audit: bool = False  # keep what decisions were made from, so that each can be made again
     out_of_range: Literal["refuse", "clip", "learn"] = "refuse"  # a reward outside its range
@@ -125,13 +114,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether others than this machine can reach it."""
         return not is_loopback(self.address[0])
 
-    @property
-    def largest_body(self) -> int:
-        """Bytes of a request."""
-        return bytes_of("limits.body", self.limits.body)
 
-
-class Setup(msgspec.Struct, frozen=True):
+class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the fold of a model rests on: it is written to the log once, and cannot change."""
 
     name: str
@@ -140,6 +124,8 @@ class Setup(msgspec.Struct, frozen=True):
     seed: int
     missing: str
     apply: str
+    arms: tuple[str, ...] = ()  # names, where they are given once
+    features: str = ""  # JSON of the encoders; empty: none
 
     def make_problem(self, n_items: int) -> Problem:
         """The problem; n_items: for rankings."""
@@ -147,7 +133,17 @@ class Setup(msgspec.Struct, frozen=True):
 
     def make_policy(self) -> Any:
         """The policy."""
-        return expressions.read(self.policy)
+        return from_text(self.policy)
+
+    def agrees(self, other: Setup) -> bool:
+        """Whether both say the same; a policy can be written in several ways."""
+        if msgspec.structs.replace(other, policy=self.policy) != self:
+            return False
+        return self.policy == other.policy or bool(self.make_policy() == other.make_policy())
+
+    def make_encoders(self) -> Encoders:
+        """What dictionaries are encoded with."""
+        return Encoders.from_json(self.features)
 
     @property
     def n_slots(self) -> int:
@@ -180,10 +176,9 @@ def parse(text: str, folder: str = ".", listen: str | None = None, path: str = "
     try:
         if listen is not None:
             table["listen"] = listen
-        config = _checked(table, folder)
+        return _checked(table, folder)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from error
-    return config
 
 
 def _checked(table: dict[str, Any], folder: str) -> Config:
@@ -223,7 +218,7 @@ def _checked(table: dict[str, Any], folder: str) -> Config:
 
 
 def _check_numbers(config: Config) -> None:
-    _positive("limits", config.limits)
+    _check_positive("limits", config.limits)
     assert config.address
     if len(config.keys) > _MOST_KEYS:
         raise InvalidInput(f"keys has {len(config.keys)} entries; at most {_MOST_KEYS} are taken")
@@ -235,10 +230,10 @@ def _check_numbers(config: Config) -> None:
             )
         if not key.scopes:
             raise InvalidInput(f"keys.{i}.scopes is empty; give some of {', '.join(SCOPES)}")
-        _positive(f"keys.{i}", key)
+        _check_positive(f"keys.{i}", key)
 
 
-def _positive(path: str, bounds: Limits | Key) -> None:
+def _check_positive(path: str, bounds: Limits | Key) -> None:
     for name in bounds.__struct_fields__:
         given = getattr(bounds, name)
         if name in ("body", "held") and given is not None:
@@ -259,7 +254,7 @@ def setup(config: Config, name: str) -> Setup:
         model.policy, f"{path}.policy", objective=objective, anticipate=model.anticipate
     )
     try:
-        rebuilt = expressions.read(repr(policy))
+        rebuilt = from_text(repr(policy))
     except InvalidInput as error:
         raise InvalidInput(
             f"{path}.policy: {error}; the log keeps a policy by its text, so give classes of the "
@@ -273,13 +268,24 @@ def setup(config: Config, name: str) -> Setup:
         raise InvalidInput(f"{path}.tolerance is {model.tolerance}; give a number from 0 to 1")
     if model.items is not None and problem.kind != "ranking":
         raise InvalidInput(f"{path}.items is for rankings, and the problem has arms")
+    arms: tuple[str, ...] = ()
+    if model.arms is not None:
+        try:
+            arms = arm_names(model.arms, problem).all
+        except InvalidInput as error:
+            raise InvalidInput(f"{path}.arms: {error}") from error
+    features = ""
+    if model.features is not None:
+        encoders = read_encoders(model.features, problem, f"{path}.features")
+        features = encoders.to_json(problem)
     if problem.kind != "ranking":  # that of a ranking depends on how many items there are
         try:
             policy.init(problem)
         except InvalidInput as error:
             raise InvalidInput(f"{path}: {error}") from error
     text = json.dumps(table, sort_keys=True)
-    return Setup(name, text, repr(policy), model.seed, model.missing, model.apply)
+    begun = (model.seed, model.missing, model.apply)
+    return Setup(name, text, repr(policy), *begun, arms, features)
 
 
 def _problem(table: dict[str, Any], path: str, n_items: int) -> Problem:
@@ -292,9 +298,9 @@ def _problem(table: dict[str, Any], path: str, n_items: int) -> Problem:
     known = {"n_features", "rewards", "feature_norm", "parameter_norm", "noise"}
     known |= {"n_slots"} if kind == "ranking" else {"n_arms"}
     for key in given:
-        if key == _RANKING_ITEMS:
+        if key == "n_items":
             raise InvalidInput(
-                f"{path}.n_items is not given here: items come by POST, or from `items`"
+                f"{path}.{key} is not given here: items come by POST, or from `items`"
             )
         if key not in known:
             raise InvalidInput(f"{path}.{key} is unknown; {did_you_mean(key, known)}")

@@ -15,9 +15,10 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from math import isnan
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -25,24 +26,28 @@ from fairwolfe.core.decision import Batch, Decision
 from fairwolfe.core.packing import pack
 from fairwolfe.core.rows import PlainRows, dump
 from fairwolfe.errors import FairwolfeError, InvalidInput, NumericalFailure
-from fairwolfe.service import logs, watch
-from fairwolfe.service.audit import asked_as_bytes
-from fairwolfe.service.clock import Clock
+from fairwolfe.service import watch, wire
 from fairwolfe.service.config import Key, Limits, bytes_of
-from fairwolfe.service.entries import Entry, cells_of
-from fairwolfe.service.events import Applied, Closed, Decided, Event, decode, encode, size
-from fairwolfe.service.join import Cells, Joined, Merge, Outcome
-from fairwolfe.service.metrics import Numbers
+from fairwolfe.service.events import (
+    Applied,
+    Closed,
+    DecisionsMade,
+    Event,
+    decode,
+    encode,
+    pack_inputs,
+    size,
+)
+from fairwolfe.service.join import Cells, Joined, Merge, Outcome, plain_action
 from fairwolfe.service.model import Model
-from fairwolfe.service.recent import Recent
-from fairwolfe.service.recovery import exercise
-from fairwolfe.service.refusal import Refused, invalid
-from fairwolfe.service.store import DISK_FAILED, Outcomes, Row, Span, Store, SyncFailed
-
-__all__ = ["BUSY", "Answer", "Ask", "Core", "Found", "Waiter", "Work", "check"]
+from fairwolfe.service.recovery import apply_event, exercise
+from fairwolfe.service.store import DISK_FAILED, Outcomes, Row, Span, SQLiteStore, SyncFailed
+from fairwolfe.service.telemetry import Metrics, log_event, log_stopped
+from fairwolfe.service.watch import Recent
 
 logger = logging.getLogger("fairwolfe.service")
 
+LONGEST = 0.25  # seconds of a tick that count
 _GROUP = 2048  # records of a group
 _CLOSES = 512  # of a model in a row
 _CLOSING_ROWS = 8  # in a tick: requests come in between
@@ -59,34 +64,51 @@ BUSY = (429, "busy", "too many requests wait already; try again later", None, _R
 """Why a request is not even read: the same words each time, so that they cost little."""
 
 
-class Ask(NamedTuple):
-    """A decision that somebody asks for."""
-
-    context: Any
-    options: dict[str, Any]
-    explain: bool
-    request_id: str | None
-    digest: bytes  # hash of all but the request_id
-    field: str  # that holds the context
+# --- the clock ---------------------------------------------------------------------------------
 
 
-class Answer(NamedTuple):
-    """A decision, as it is answered: its number, and what it is."""
+class Clock:
+    """For how many seconds the service could receive and store feedback, in all its lives.
 
-    number: int
-    action: Any  # an arm, or the numbers of items
-    probability: float | None
-    explanation: list[dict[str, Any]] | None = None
-    age: float = 0.0  # seconds since it was made, where it is answered again
+    Windows are measured by it. It continues from the last row of the log and never goes back. It
+    advances with the ticks of the event loop, by at most `LONGEST` each, so time in which the
+    process stood still hardly counts; it does not advance while the log cannot be written.
+
+    source: a monotonic clock, in seconds
+
+    >>> times = iter([100.0, 100.2, 130.0, 129.0, 130.1])
+    >>> clock = Clock(lambda: next(times))
+    >>> clock.start(7.0)
+    >>> for _ in range(5):
+    ...     clock.tick()
+    ...     print(round(clock.now(), 2), end=" ")
+    7.0 7.2 7.45 7.45 7.55
+    """
+
+    def __init__(self, source: Callable[[], float] = time.monotonic) -> None:
+        self._source = source
+        self._now = 0.0
+        self.read: float | None = None  # the latest reading of the source
+
+    def start(self, at: float) -> None:
+        """Continue from here, with the first tick."""
+        self._now, self.read = at, None
+
+    def tick(self, counts: bool = True) -> None:
+        """Advance by the time since the last tick; counts: False if that time does not count."""
+        reading = self._source()
+        if self.read is None:
+            self.read = reading
+        elif reading > self.read:
+            self._now += min(reading - self.read, LONGEST) if counts else 0.0
+            self.read = reading
+
+    def now(self) -> float:
+        """Seconds since the first start, as of the last tick."""
+        return self._now
 
 
-class Found(NamedTuple):
-    """A decision by its id: its state, and what has come for it."""
-
-    number: int
-    decision: Decision
-    state: str
-    joined: Joined
+# --- work --------------------------------------------------------------------------------------
 
 
 class Waiter(Protocol):
@@ -102,29 +124,23 @@ class Waiter(Protocol):
         """It was not done, and nothing has changed."""
 
 
+@dataclass(slots=True, eq=False)
 class Work:
-    """A request that waits for its group.
+    """A request that waits for its group: decisions, entries of feedback, or a change.
 
-    key: that it was asked with; weight: the bytes of its body
+    key: that it was sent with; weight: the bytes of its body
     """
 
-    __slots__ = ("asks", "change", "entries", "key", "model", "waiter", "weight")
-
-    def __init__(
-        self,
-        model: Model,
-        asks: Sequence[Ask] = (),
-        entries: Sequence[Entry] = (),
-        change: Callable[[], Event | None] | None = None,
-        waiter: Waiter | None = None,
-        key: Key | None = None,
-        weight: int = 0,
-    ) -> None:
-        self.model, self.asks, self.entries, self.change = model, asks, entries, change
-        self.waiter, self.key, self.weight = waiter, key, weight
+    model: Model
+    requests: Sequence[wire.DecisionRequest] = ()
+    entries: Sequence[wire.Feedback] = ()
+    change: Callable[[], Event | None] | None = None
+    waiter: Waiter | None = None
+    key: Key | None = None
+    weight: int = 0
 
 
-class Coming:
+class FutureWaiter:
     """A waiter whose result is awaited."""
 
     def __init__(self) -> None:
@@ -145,13 +161,13 @@ class Coming:
             self.future.set_exception(error)
 
 
+@dataclass(slots=True, eq=False)
 class Stage:
     """What one group is about to write, and what it will answer."""
 
-    def __init__(self) -> None:
-        self.events: list[tuple[Model, Event]] = []
-        self.spans: list[Span] = []
-        self.answers: list[tuple[Work, Any]] = []
+    events: list[tuple[Model, Event]] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    answers: list[tuple[Work, Any]] = field(default_factory=list)
 
     def add(self, other: Stage) -> None:
         """What another model is about to write."""
@@ -160,7 +176,7 @@ class Stage:
         self.answers += other.answers
 
 
-Aside: TypeAlias = Callable[[Callable[[], Any], Callable[[Any], None]], None]
+RunAside: TypeAlias = Callable[[Callable[[], Any], Callable[[Any], None]], None]
 """Does the first, which only reads, and gives its result to the second."""
 
 
@@ -179,17 +195,17 @@ class Core:
 
     def __init__(
         self,
-        store: Store,
+        store: SQLiteStore,
         models: dict[str, Model],
         windows: dict[str, float],
         limits: Limits | None = None,
         clock: Clock | None = None,
-        numbers: Numbers | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         self.store, self.models, self.windows = store, models, windows
         self.limits = limits or Limits()
         self._held = bytes_of("limits.held", self.limits.held)
-        self.numbers = numbers or Numbers()
+        self.metrics = metrics or Metrics()
         self.clock = clock or Clock()
         self.seq, at = store.last()
         self.clock.start(at)
@@ -197,60 +213,48 @@ class Core:
         self.weight = 0  # bytes of the bodies that wait
         self.arriving = 0  # bytes that connections hold: parts of requests, answers not read
         self.recent = {name: Recent() for name in models}
-        self.aside: Aside = _at_once  # who does what may take a while
+        self.aside: RunAside = _at_once  # who does what may take a while
         self._waiting: deque[Work] = deque()
         self._scheduled = False
         self._written = self._snapped = self._noted = at
         self._ticks = deque([at] * _POLLS, maxlen=_POLLS)  # the clock at the last ticks
         self._patient = at  # nothing closes before
         self._tried = 0.0  # when a row was last tried, by the source of the clock
-        self._unsnapped = self.numbers.replayed  # so that many short lives are not a long replay
+        self._unsnapped = self.metrics.replayed  # so that many short lives are not a long replay
 
     # --- what is asked ------------------------------------------------------------------------
 
     def model(self, name: str) -> Model:
         """A model by its name."""
         if name not in self.models:
-            raise Refused(404, "unknown_model", f"there is no model {name!r:.80}", "model")
+            raise wire.Refused(404, "unknown_model", f"there is no model {name!r:.80}", "model")
         return self.models[name]
 
-    async def decide(self, name: str, asks: Sequence[Ask]) -> list[Answer]:
-        """Decisions, all or none, each open for the next."""
-        return await self.wait(Work(self.model(name), asks=asks))  # type: ignore[no-any-return]
-
-    async def tell(self, name: str, entries: Sequence[Entry]) -> list[Outcome]:
-        """Feedback for decisions: an outcome for each entry; none counts if one is rejected."""
-        return await self.wait(Work(self.model(name), entries=entries))  # type: ignore[no-any-return]
-
-    async def change(self, name: str, change: Callable[[], Event | None]) -> None:
-        """Write an event that is made when its turn comes, and tried on a copy first; None where
-        there is nothing to change.
+    async def change(self, name: str, change: Callable[[], Event | None]) -> Event | None:
+        """Write an event that is made when its turn comes, and tried on a copy first; the event, or
+        None where there is nothing to change.
         """
         model = self.model(name)
         _usable(model)
         event = change()
         if event is None:  # it is so already
-            return
+            return None
         await asyncio.to_thread(_rehearse, model.copy(), event)  # while others are served
-        await self.wait(Work(model, change=change))
+        return await self.wait(Work(model, change=change))  # type: ignore[no-any-return]
 
     async def wait(self, work: Work) -> Any:
         """Have some work done, and wait for its result."""
-        work.waiter = coming = Coming()
+        work.waiter = waiter = FutureWaiter()
         self.submit(work)
-        return await coming.future
+        return await waiter.future
 
     def submit(self, work: Work) -> None:
         """Have some work done with the next group; Refused where it cannot be."""
         model = work.model
         _usable(model)
-        if work.asks and model.agent is None:
-            raise Refused(
-                409,
-                "no_items",
-                f"model {model.name!r} has {len(model.early)} items and shows {model.n_slots}; add "
-                "items with POST items first",
-            )
+        if work.requests and model.agent is None:
+            text = f"model {model.name!r} has {len(model.early)} items and shows {model.n_slots}"
+            raise wire.Refused(409, "no_items", f"{text}; add items with POST items first")
         self.admit(work.weight)
         self.weight += work.weight
         self._waiting.append(work)
@@ -261,7 +265,7 @@ class Core:
     def admit(self, weight: int) -> None:
         """Refused where too much waits already for a request of so many bytes."""
         if len(self._waiting) >= self.limits.waiting or self.weight + weight > self._held:
-            raise Refused(*BUSY)
+            raise wire.Refused(*BUSY)
 
     def room(self, more: int) -> bool:
         """Whether connections may hold so many more bytes of what has come in part.
@@ -294,7 +298,7 @@ class Core:
             if work.waiter is not None and work.waiter.absent():
                 continue  # the client has gone, and nothing was written
             works.append(work)
-            records += len(work.asks) + len(work.entries) + 1
+            records += len(work.requests) + len(work.entries) + 1
         if not works:
             return
         try:
@@ -304,8 +308,7 @@ class Core:
                     self._change(work)
         except Exception as error:  # nobody may be left waiting
             logger.exception("a group failed")
-            for work in works:
-                _fail(work, error)
+            _fail_all(works, error)
         self._snapshot_if_due()
 
     def _group(self, works: list[Work]) -> None:
@@ -316,38 +319,34 @@ class Core:
         for own in by_model.values():
             model = own[0].model
             if model.stopped:  # since it was asked
-                for work in own:
-                    _fail(work, Refused(503, "model_stopped", model.stopped, retry_after=60.0))
+                _fail_all(own, wire.model_stopped(model))
                 continue
             part = Stage()
-            asked = [work for work in own if work.asks]
-            told = [work for work in own if not work.asks]
+            decides = [work for work in own if work.requests]
+            feedback = [work for work in own if not work.requests]
             try:
-                if asked:
-                    self._decide(part, model, asked)
-                if told:
-                    self._tell(part, model, told)
+                if decides:
+                    self._decide(part, model, decides)
+                if feedback:
+                    self._feedback(part, model, feedback)
             except Exception as error:  # of a user's policy: others are still served
                 logger.exception("a group of model %s failed", model.name)
-                for work in own:
-                    _fail(work, error)
+                _fail_all(own, error)
             else:
                 stage.add(part)
         if stage.events and not self._commit(stage.events, stage.spans):
-            failure = self._failure()
-            for work, _ in stage.answers:
-                _fail(work, failure)
-            return
+            return _fail_all([work for work, _ in stage.answers], self._failure())
         if stage.events:
-            self.numbers.groups.note(len(stage.answers))
+            self.metrics.groups.note(len(stage.answers))
         for work, answer in stage.answers:
             if work.model.stopped:
-                _fail(work, Refused(503, "model_stopped", work.model.stopped, retry_after=60.0))
+                _fail(work, wire.model_stopped(work.model))
             else:
                 _done(work, answer)
+        return None
 
-    def _failure(self) -> Refused:
-        return Refused(503, "not_durable", f"{self.failing}; nothing changed", None, _RETRY)
+    def _failure(self) -> wire.Refused:
+        return wire.Refused(503, "not_durable", f"{self.failing}; nothing changed", None, _RETRY)
 
     def _commit(
         self,
@@ -366,18 +365,18 @@ class Core:
             self._note_failure(error)
             if not self.failing:
                 words = "the log cannot be written"
-                logs.say("log_failing", words, logging.ERROR, reason=str(error))
+                log_event("log_failing", words, logging.ERROR, reason=str(error))
             self.failing, self._patient = str(error), clock + _PATIENCE
             return False
         synced = time.perf_counter()
-        self.numbers.commits.note(synced - began)
+        self.metrics.commits.note(synced - began)
         if self.failing:
-            logs.say("log_written", "the log can be written again", seq=self.seq)
+            log_event("log_written", "the log can be written again", seq=self.seq)
         self.failing, self._written = "", clock
         for model, event in events:
-            self._apply(model, event, clock)
+            apply_event(model, event, self.seq, clock, "; start the service again")
             self._unsnapped += size(event)
-        self.numbers.folds.note(time.perf_counter() - synced)
+        self.metrics.folds.note(time.perf_counter() - synced)
         return True
 
     def _note_failure(self, error: FairwolfeError) -> None:
@@ -386,63 +385,48 @@ class Core:
         The row may be in the system's memory and not on the disk, and the next sync may report
         success all the same. A start reads the log again, and syncs what it finds.
         """
-        self.numbers.unwritten += 1
+        self.metrics.unwritten += 1
         if isinstance(error, SyncFailed):
             words = "a sync failed, so the service ends; requests under way get no answer"
-            logs.say("sync_failed", words, logging.CRITICAL, reason=str(error))
+            log_event("sync_failed", words, logging.CRITICAL, reason=str(error))
             os._exit(DISK_FAILED)
-
-    def _apply(self, model: Model, event: Event, clock: float) -> None:
-        if model.stopped:
-            return
-        try:
-            model.apply(event, self.seq, clock)
-        except Exception as error:
-            # The log is right; this state of it is not. Nothing more is built on it.
-            logs.stopped(model, error, self.seq)
-            model.stopped = (
-                f"model {model.name!r} is stopped, since row {self.seq} of the log could not be "
-                f"applied ({type(error).__name__}: {error}); start the service again"
-            )
 
     # --- decisions ----------------------------------------------------------------------------
 
     def _decide(self, stage: Stage, model: Model, works: list[Work]) -> None:
         """Stage the decisions of a model; reject only what cannot be decided."""
         first = model.decisions
-        requests: dict[str, tuple[int, bytes]] = {}
-        fresh: list[Ask] = []
+        ids: dict[str, tuple[int, bytes]] = {}  # request_id -> number, digest
+        fresh: list[wire.DecisionRequest] = []
         planned: list[tuple[Work, Sequence[int]]] = []
         staged: Counter[str] = Counter()  # by key
         room = self.limits.open - (model.ring.issued - model.ring.closed)
         for work in works:
-            asks, count = work.asks, len(fresh)
-            if len(asks) == 1 and asks[0].request_id is None and not work.key and count < room:
-                fresh.append(asks[0])
+            asked, count = work.requests, len(fresh)
+            if len(asked) == 1 and asked[0].request_id is None and not work.key and count < room:
+                fresh.append(asked[0])
                 planned.append((work, (first + count,)))
                 continue
             try:
-                numbers, new, ids = self._numbered(model, asks, count, requests)
+                numbers, new, own = self._numbered(model, asked, count, ids)
                 if new:
-                    self._bound(model, work.key, count, staged, len(new))
-            except Refused as refused:
+                    self._check_open(model, work.key, count, staged, len(new))
+            except wire.Refused as refused:
                 _fail(work, refused)
                 continue
             fresh += new
-            requests |= ids
+            ids |= own
             planned.append((work, numbers))
         decisions: Batch | None = None
         if fresh:
             try:
                 decisions = _propose(model, fresh)
             except InvalidInput as error:
-                return self._decide(stage, model, _sound(model, [w for w, _ in planned], error))
+                return self._decide(stage, model, _decidable(model, [w for w, _ in planned], error))
             except NumericalFailure as error:
                 model.stopped = f"model {model.name!r} is stopped: {error}"
-                logs.stopped(model, error, self.seq)
-                for work, _ in planned:
-                    _fail(work, Refused(503, "model_stopped", model.stopped, retry_after=60.0))
-                return None
+                log_stopped(model, error, self.seq)
+                return _fail_all([work for work, _ in planned], wire.model_stopped(model))
             if isinstance(decisions.rows, PlainRows):
                 dump(decisions.rows, "")  # raises where the policy's evidence cannot be written
             self.recent[model.name].extend([ask.context for ask in fresh])
@@ -451,27 +435,24 @@ class Core:
                 for place, ask in enumerate(fresh)
                 if ask.request_id is not None
             )
-            questions = b""
+            inputs = b""
             if model.audit:
-                questions = asked_as_bytes(
-                    [ask.context for ask in fresh], [a.options for a in fresh], model.tolerance
-                )
+                contexts, options = [ask.context for ask in fresh], [ask.options for ask in fresh]
+                inputs = pack_inputs(contexts, options, model.tolerance)
             owners = _owners(planned, first)
-            event = Decided(model.number, decisions.rows, known, owners, questions)
+            names = () if decisions.names is None else _brought_names(model, decisions)
+            event = DecisionsMade(model.number, decisions.rows, known, owners, inputs, names)
             stage.events.append((model, event))
             stage.spans.append(Span(model.number, first, first + len(decisions)))
-        new_answers = [] if decisions is None else _answers(decisions, first)
+        new_answers = [] if decisions is None else _answers(model, decisions, first)
         for work, issued in planned:
-            if len(issued) == 1 and issued[0] >= first and not work.asks[0].explain:
-                stage.answers.append((work, [new_answers[issued[0] - first]]))
-                continue
             answers = [
                 new_answers[number - first]
                 if number >= first
                 else _answer_again(model, number, self.clock.now())
                 for number in issued
             ]
-            for place, ask in enumerate(work.asks):
+            for place, ask in enumerate(work.requests):
                 if ask.explain:
                     answers[place] = _explained(decisions, first, answers[place])
             stage.answers.append((work, answers))
@@ -480,30 +461,30 @@ class Core:
     def _numbered(
         self,
         model: Model,
-        asks: Sequence[Ask],
+        requests: Sequence[wire.DecisionRequest],
         staged: int,
-        requests: dict[str, tuple[int, bytes]],
-    ) -> tuple[list[int], list[Ask], dict[str, tuple[int, bytes]]]:
-        """The numbers that asks will have, those of them that are new, and their request ids."""
+        others: dict[str, tuple[int, bytes]],
+    ) -> tuple[list[int], list[wire.DecisionRequest], dict[str, tuple[int, bytes]]]:
+        """The numbers that requests will have, those that are new, and the request ids of these;
+        staged: how many are before them; others: request ids of the group so far.
+        """
         numbers: list[int] = []
-        new: list[Ask] = []
+        new: list[wire.DecisionRequest] = []
         ids: dict[str, tuple[int, bytes]] = {}
-        for ask in asks:
+        for ask in requests:
             id = ask.request_id
             known = None
             if id is not None:
-                known = model.ring.requests.get(id) or requests.get(id) or ids.get(id)
+                known = model.ring.requests.get(id) or others.get(id) or ids.get(id)
             if known is not None:
                 if known[1] != ask.digest:
-                    raise Refused(
-                        409,
-                        "request_id_reused",
+                    text = (
                         f"request_id {id!r:.80} was used for another question within the window; "
-                        "give every question its own id",
-                        "request_id",
+                        "give every question its own id"
                     )
+                    raise wire.Refused(409, "request_id_reused", text, "request_id")
                 numbers.append(known[0])
-                self.numbers.repeated += 1
+                self.metrics.repeated += 1
                 continue
             number = model.decisions + staged + len(new)
             if id is not None:
@@ -512,35 +493,29 @@ class Core:
             new.append(ask)
         return numbers, new, ids
 
-    def _bound(
+    def _check_open(
         self, model: Model, key: Key | None, staged: int, by_key: Counter[str], new: int
     ) -> None:
         """Refused where too many decisions would be open; else they are staged for their key."""
         ring = model.ring
         within = ring.issued - ring.closed
+        text = ""
         if within + staged + new > self.limits.open:
-            raise Refused(
-                429,
-                "too_many_open",
-                f"{within} decisions of model {model.name!r} are within their window, and "
-                f"limits.open is {self.limits.open}",
-                retry_after=_RETRY,
-            )
-        if key is None:
-            return
-        if key.open is not None and ring.owned[key.name] + by_key[key.name] + new > key.open:
-            raise Refused(
-                429,
-                "too_many_open",
-                f"{ring.owned[key.name]} decisions of model {model.name!r} for the key "
-                f"{key.name!r} are within their window, and it may have {key.open}",
-                retry_after=_RETRY,
-            )
-        by_key[key.name] += new
+            text = f"are within their window, and limits.open is {self.limits.open}"
+            text = f"{within} decisions of model {model.name!r} {text}"
+        elif key is not None:
+            own = ring.owned[key.name]
+            if key.open is not None and own + by_key[key.name] + new > key.open:
+                text = f"are within their window, and it may have {key.open}"
+                text = f"{own} decisions of model {model.name!r} for the key {key.name!r} {text}"
+            else:
+                by_key[key.name] += new
+        if text:
+            raise wire.Refused(429, "too_many_open", text, retry_after=_RETRY)
 
     # --- feedback -----------------------------------------------------------------------------
 
-    def _tell(self, stage: Stage, model: Model, works: list[Work]) -> None:
+    def _feedback(self, stage: Stage, model: Model, works: list[Work]) -> None:
         """Stage the feedback of a model. If nothing of it is new, nothing has to be written."""
         merge = Merge(model.ring)
         applied: list[int] = []
@@ -548,12 +523,12 @@ class Core:
         for work in works:
             try:
                 read = [self._read(model, merge, i, entry) for i, entry in enumerate(work.entries)]
-            except Refused as refused:
+            except wire.Refused as refused:
                 _fail(work, refused)
                 continue
             outcomes: list[Outcome] = []
             for number, early, cells in read:
-                outcome = early or merge.tell(number, cells)
+                outcome = early or merge.add(number, cells)
                 if outcome != "joined":
                     merge.counts[outcome] += 1
                 elif model.setup.apply == "arrival" and _complete(model, merge, number):
@@ -564,15 +539,15 @@ class Core:
         if merge.empty:
             for name, count in merge.counts.items():
                 model.unwritten[name] += count
-            for work, told in answers:
-                _done(work, told)
+            for work, outcomes in answers:
+                _done(work, outcomes)
             return
         stage.answers += answers
         stage.events.append((model, merge.event(model.number, model.unwritten)))
         if applied:
             stage.events.append((model, Applied(model.number, np.array(applied))))
 
-    def _counted(self) -> list[tuple[Model, Event]]:
+    def _unwritten_counts(self) -> list[tuple[Model, Event]]:
         """Counts that no row has yet, as events."""
         return [
             (model, Merge(model.ring).event(model.number, model.unwritten))
@@ -581,7 +556,7 @@ class Core:
         ]
 
     def _read(
-        self, model: Model, merge: Merge, i: int, entry: Entry
+        self, model: Model, merge: Merge, i: int, entry: wire.Feedback
     ) -> tuple[int, Outcome | None, Cells]:
         """An entry, checked: its decision, its outcome where that is known, and what it says."""
         number = model.number_of(entry.id)
@@ -589,8 +564,8 @@ class Core:
         if outcome is not None:
             return number, outcome, Cells((), (), False)
         try:
-            return number, None, cells_of(model, number, entry)
-        except Refused as refused:
+            return number, None, wire.feedback_cells(model, number, entry)
+        except wire.Refused as refused:
             raise refused.within(f"[{i}]") from refused
 
     # --- changes ------------------------------------------------------------------------------
@@ -603,13 +578,13 @@ class Core:
             if event is None:  # it is so by now
                 return _done(work, None)
             model.copy().apply(event, self.seq + 1, self.clock.now())
-        except Refused as refused:
+        except wire.Refused as refused:
             return _fail(work, refused)
         except FairwolfeError as error:
-            return _fail(work, invalid(error))
+            return _fail(work, wire.invalid_input(error))
         if not self._commit([(model, event)]):
             return _fail(work, self._failure())
-        return _done(work, None)
+        return _done(work, event)
 
     # --- time ---------------------------------------------------------------------------------
 
@@ -633,11 +608,11 @@ class Core:
             if (self.clock.read or 0.0) - self._tried >= _RETRY:
                 self._commit([])
         elif opened and silence > max(1.0, min(opened) / _SILENCE):
-            self._commit(self._counted())
+            self._commit(self._unwritten_counts())
         self._snapshot_if_due()
         often, seldom = _HISTORY_SECONDS
         if clock - self._noted >= min(max(often, _HISTORY_PART * clock), seldom):
-            self._note(clock)
+            self._note_history(clock)
 
     def _close(self, clock: float) -> bool:
         """Close what is due, as far as it fits into a row; whether more may be due."""
@@ -669,7 +644,7 @@ class Core:
     def snapshot(self) -> None:
         """Keep the state of every model, so that a restart is short."""
         began = time.perf_counter()
-        counted = self._counted()
+        counted = self._unwritten_counts()
         if counted:
             self._commit(counted)
         try:
@@ -678,16 +653,16 @@ class Core:
                     self.store.snapshot(model.number, self.seq, model.dump())
         except FairwolfeError as error:  # the log is the truth: no snapshot, no harm
             self._note_failure(error)
-            logs.say("snapshot_failed", "no snapshot", logging.ERROR, reason=str(error))
+            log_event("snapshot_failed", "no snapshot", logging.ERROR, reason=str(error))
         self._snapped, self._unsnapped = self.clock.now(), 0
-        self.numbers.snapshots.note(time.perf_counter() - began)
+        self.metrics.snapshots.note(time.perf_counter() - began)
 
-    def _note(self, clock: float) -> None:
+    def _note_history(self, clock: float) -> None:
         self._noted = clock
         for model in self.models.values():
-            self.aside(partial(watch.live_of, model), partial(self._keep, model, clock))
+            self.aside(partial(watch.live_of, model), partial(self._keep_point, model, clock))
 
-    def _keep(self, model: Model, clock: float, live: dict[str, Any]) -> None:
+    def _keep_point(self, model: Model, clock: float, live: dict[str, Any]) -> None:
         try:
             self.store.note(model.number, clock, pack((watch.point_of(model, live),)))
         except FairwolfeError as error:
@@ -700,40 +675,42 @@ class Core:
 
     # --- what was decided ---------------------------------------------------------------------
 
-    def find(self, model: Model, id: str) -> Found:
+    def find(self, model: Model, id: str) -> wire.StoredDecision:
         """A decision by its id, open or closed."""
         number, ring = model.number_of(id), model.ring
         if not 0 <= number < ring.issued:
-            raise Refused(404, "unknown_decision", f"there is no decision {id!r:.80}", "id")
+            raise wire.Refused(404, "unknown_decision", f"there is no decision {id!r:.80}", "id")
         if number >= ring.closed:
             joined = ring.joined([number]).take(0)
             state = "joined" if joined.applied else "open"
-            return Found(number, ring.decision(number), state, joined)
+            decision, brought = ring.decision(number), ring.group(number).name(number)
+            name = model.name_of(decision.action, brought)
+            return wire.StoredDecision(number, decision, state, joined, name)
         row = self.store.row_of(model.number, number)
         kept = self.store.outcome_of(model.number, number)
         base = self.store.bases.get(model.number)
         if base is not None and number < base.first:
-            raise Refused(
-                404,
-                "exported",
-                f"decision {id!r:.80} was exported and deleted from the log: look for it in what "
-                "`fairwolfe log export --prune` wrote",
-                "id",
-            )
+            text = "look for it in what `fairwolfe log export --prune` wrote"
+            text = f"decision {id!r:.80} was exported and deleted from the log: {text}"
+            raise wire.Refused(404, "exported", text, "id")
         if row is None or kept is None:
-            raise Refused(404, "unknown_decision", f"decision {id!r:.80} is not kept", "id")
+            raise wire.Refused(404, "unknown_decision", f"decision {id!r:.80} is not kept", "id")
         first, data = kept
         joined = Joined.from_bytes(data).take(number - first)
         state = "joined" if joined.answered else "expired"
-        return Found(number, _decision_in(row, model.number, number), state, joined)
+        decision, brought = _decision_in(row, model.number, number)
+        name = model.name_of(decision.action, brought)
+        return wire.StoredDecision(number, decision, state, joined, name)
 
 
-def _decision_in(row: tuple[int, Row], model: int, number: int) -> Decision:
+def _decision_in(row: tuple[int, Row], model: int, number: int) -> tuple[Decision, str | None]:
+    """A decision in a row of the log, and the name of its arm, if its request named it."""
     first, (_, _, payload) = row
     for event in decode(payload):
-        if isinstance(event, Decided) and event.model == model:
-            return Batch(event.made)[number - first]
-    raise Refused(404, "unknown_decision", f"decision {number} is not kept", "id")
+        if isinstance(event, DecisionsMade) and event.model == model:
+            place = number - first
+            return Batch(event.made)[place], event.names[place] if event.names else None
+    raise wire.Refused(404, "unknown_decision", f"decision {number} is not kept", "id")
 
 
 def _rehearse(copy: Model, event: Event) -> None:
@@ -742,60 +719,42 @@ def _rehearse(copy: Model, event: Event) -> None:
         copy.apply(event, 0, 0.0)
         exercise(copy)
     except FairwolfeError as error:
-        raise invalid(error) from error
+        raise wire.invalid_input(error) from error
 
 
-def _propose(model: Model, asks: Sequence[Ask]) -> Batch:
+def _propose(model: Model, requests: Sequence[wire.DecisionRequest]) -> Batch:
     """Decide for all of them in one call."""
-    explain = any(ask.explain for ask in asks)
-    contexts, options = [ask.context for ask in asks], [ask.options for ask in asks]
+    explain = any(ask.explain for ask in requests)
+    contexts, options = [ask.context for ask in requests], [ask.options for ask in requests]
     return model.propose(contexts, options, model.tolerance, explain)
 
 
-def check(model: Model, ask: Ask) -> None:
-    """Refused, with the field, where the context or the options of an ask are wrong."""
-    try:
-        model.check(ask.context, ask.options)
-    except InvalidInput as error:
-        raise invalid(error, _guilty(model, ask)) from error
-
-
-def _guilty(model: Model, ask: Ask) -> str:
-    """The field that is wrong: the option without which the rest is right, or the context."""
-    for name in ask.options:
-        others = {key: value for key, value in ask.options.items() if key != name}
-        with suppress(InvalidInput):
-            model.check(ask.context, others)
-            return name
-    return ask.field
-
-
-def _propose_alone(model: Model, ask: Ask) -> None:
+def _propose_alone(model: Model, ask: wire.DecisionRequest) -> None:
     try:
         _propose(model, [ask])
     except InvalidInput as error:
-        raise invalid(error, ask.field) from error
+        raise wire.invalid_input(error, ask.field) from error
 
 
-def _sound(model: Model, works: list[Work], error: InvalidInput) -> list[Work]:
+def _decidable(model: Model, works: list[Work], error: InvalidInput) -> list[Work]:
     """Those that can be decided; the others get the reason. Each ask is only read, and proposed
     alone only where nothing is wrong with any of them: then the policy itself rejects one.
     """
-    for test in (check, _propose_alone):
+    for test in (wire.check, _propose_alone):
         sound = [work for work in works if _passes(model, work, test)]
         if len(sound) < len(works):
             return sound
-    for work in works:  # each by itself, but not together
-        _fail(work, Refused(503, "not_decided", str(error), retry_after=_RETRY))
+    # Each by itself, but not together.
+    _fail_all(works, wire.Refused(503, "not_decided", str(error), retry_after=_RETRY))
     return []
 
 
-def _passes(model: Model, work: Work, test: Callable[[Model, Ask], None]) -> bool:
-    for i, ask in enumerate(work.asks):
+def _passes(model: Model, work: Work, test: Callable[[Model, wire.DecisionRequest], None]) -> bool:
+    for i, ask in enumerate(work.requests):
         try:
             test(model, ask)
-        except Refused as refused:
-            _fail(work, refused if len(work.asks) == 1 else refused.within(f"requests[{i}]"))
+        except wire.Refused as refused:
+            _fail(work, refused if len(work.requests) == 1 else refused.within(f"requests[{i}]"))
             return False
     return True
 
@@ -806,27 +765,37 @@ def _complete(model: Model, merge: Merge, number: int) -> bool:
     return row.final or (not model.ranks and len(row.numbers) == len(model.rewards))
 
 
-def _answers(decisions: Batch, first: int) -> list[Answer]:
+def _answers(model: Model, decisions: Batch, first: int) -> list[wire.IssuedDecision]:
     """Decisions that were just made, as they are answered."""
     actions, chances = decisions.actions, decisions.probabilities.tolist()
-    listed = map(_plain, actions) if isinstance(actions, list) else actions.tolist()
-    return [
-        Answer(first + i, action, None if isnan(chance) else chance)
+    listed = map(plain_action, actions) if isinstance(actions, list) else actions.tolist()
+    answers = [
+        wire.IssuedDecision(first + i, action, None if isnan(chance) else chance)
         for i, (action, chance) in enumerate(zip(listed, chances, strict=True))
     ]
+    if decisions.names is None or model.n_slots:
+        return answers
+    return [one._replace(name=made.name) for one, made in zip(answers, decisions, strict=True)]
 
 
-def _answer_again(model: Model, number: int, now: float) -> Answer:
-    decision, made = model.ring.decision(number), model.ring.group(number).clock
-    return Answer(number, _plain(decision.action), decision.probability, age=now - made)
+def _brought_names(model: Model, decisions: Batch) -> tuple[str | None, ...]:
+    """What the chosen arms are called, where requests named them."""
+    if model.n_slots or model.arm_names is not None:
+        return ()
+    return tuple(made.name for made in decisions)
 
 
-def _plain(action: Any) -> Any:
-    """An arm as it is, or the numbers of items as a list."""
-    return action.tolist() if isinstance(action, np.ndarray) else action
+def _answer_again(model: Model, number: int, now: float) -> wire.IssuedDecision:
+    ring = model.ring
+    group, action = ring.group(number), ring.action(number)
+    probability, age = ring.decision(number).probability, now - group.clock
+    name = model.name_of(action, group.name(number))
+    return wire.IssuedDecision(number, action, probability, age=age, name=name)
 
 
-def _explained(decisions: Batch | None, first: int, answer: Answer) -> Answer:
+def _explained(
+    decisions: Batch | None, first: int, answer: wire.IssuedDecision
+) -> wire.IssuedDecision:
     """With the reasons of a decision, where known: one that is answered again is not explained."""
     if decisions is None or answer.number < first:
         return answer
@@ -853,7 +822,7 @@ def _owners(
 
 def _usable(model: Model) -> None:
     if model.stopped:
-        raise Refused(503, "model_stopped", model.stopped, retry_after=60.0)
+        raise wire.model_stopped(model)
 
 
 def _done(work: Work, answer: Any) -> None:
@@ -864,3 +833,8 @@ def _done(work: Work, answer: Any) -> None:
 def _fail(work: Work, error: Exception) -> None:
     if work.waiter is not None:
         work.waiter.refuse(error)
+
+
+def _fail_all(works: Sequence[Work], error: Exception) -> None:
+    for work in works:
+        _fail(work, error)

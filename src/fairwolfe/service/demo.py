@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import tempfile
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,8 +22,6 @@ from fairwolfe.errors import FairwolfeError
 from fairwolfe.service.config import parse
 from fairwolfe.service.routes import Service
 from fairwolfe.service.serve import run
-
-__all__ = ["run_demo"]
 
 _MODEL = "music"
 _CROWD = 2  # threads
@@ -56,28 +56,33 @@ class Crowd:
 
     def start(self) -> None:
         """Add the items, then let the users come; threads end with the process."""
-        threading.Thread(target=self._begin, daemon=True).start()
+        self._spawn(self._begin)
 
-    def _begin(self) -> None:
+    def _spawn(self, work: Callable[[Client], None]) -> None:
+        """Do something with a client on a thread, until it fails."""
+
+        def run() -> None:
+            try:
+                with Client(self.address, deadline=10.0) as client:
+                    work(client)
+            except FairwolfeError as error:
+                if not self.ended.is_set():
+                    logger.warning("the crowd has gone: %s", error)
+                    self.ended.set()
+
+        threading.Thread(target=run, daemon=True).start()
+
+    def _begin(self, client: Client) -> None:
         items = self.world.show(self.arrays, 0).items
-        try:
-            with Client(self.address) as client:
-                client.add_items(_MODEL, dict(zip(self.keys, items, strict=True)))
-                for number in range(_CROWD):
-                    threading.Thread(target=self._come, args=(number,), daemon=True).start()
-                while not self.ended.wait(_STATUS):
-                    print(client.live(_MODEL)["sentence"], flush=True)
-        except FairwolfeError as error:
-            self._end(error)
+        client.add_items(_MODEL, dict(zip(self.keys, items, strict=True)))
+        for number in range(_CROWD):
+            self._spawn(partial(self._visits, stream(0, "crowd", number)))
+        while not self.ended.wait(_STATUS):
+            print(client.live(_MODEL)["sentence"], flush=True)
 
-    def _come(self, number: int) -> None:
-        rng = stream(0, "crowd", number)
-        try:
-            with Client(self.address, deadline=10.0) as client:
-                while not self.ended.wait(_PAUSE):
-                    self._visit(client, rng)
-        except FairwolfeError as error:
-            self._end(error)
+    def _visits(self, rng: np.random.Generator, client: Client) -> None:
+        while not self.ended.wait(_PAUSE):
+            self._visit(client, rng)
 
     def _visit(self, client: Client, rng: np.random.Generator) -> None:
         context = self.world.context(self.arrays, 0, rng)
@@ -90,11 +95,6 @@ class Crowd:
         exposed = [key for key, yes in zip(keys, shown.exposed, strict=True) if yes]
         clicked = [key for key, earned in zip(keys, shown.rewards[:, 0], strict=True) if earned]
         client.feedback(decided, exposed=exposed, clicked=clicked)
-
-    def _end(self, error: FairwolfeError) -> None:
-        if not self.ended.is_set():
-            logger.warning("the crowd has gone: %s", error)
-            self.ended.set()
 
 
 def run_demo(listen: str) -> None:

@@ -1,37 +1,22 @@
-"""The words of the log: everything that changes a model, by column, as bytes and back.
+"""The events of the log: everything that changes a model, by column, as bytes and back.
 
-A row of the log is a group of events. Numbers of decisions count from 0 in each model.
+A row of the log is a group of events. Numbers of decisions count from 0 in each model. Where a
+model keeps them (``audit = true``), `DecisionInputs` are what its decisions were made from.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fairwolfe.core.contexts import Bilinear, PerArm
+from fairwolfe.core.groups import Item
 from fairwolfe.core.packing import pack, unpack
 from fairwolfe.core.rows import Rows, dump, load
 from fairwolfe.errors import IncompatibleState, InvalidInput
-
-__all__ = [
-    "Applied",
-    "Closed",
-    "Decided",
-    "Epoch",
-    "Event",
-    "ItemsAdded",
-    "ItemsRetired",
-    "ObjectiveReplaced",
-    "Request",
-    "Started",
-    "Told",
-    "decode",
-    "decode_at",
-    "encode",
-    "size",
-    "wall_of",
-]
 
 Request: TypeAlias = tuple[int, str, bytes]
 """Of a decision with a request_id: its place in the group, the id, and a hash of what was asked."""
@@ -54,23 +39,25 @@ class Epoch(NamedTuple):
     epoch: str
 
 
-class Decided(NamedTuple):
+class DecisionsMade(NamedTuple):
     """Decisions were made, as rows (docs/rows.md), which a row of the log holds without checksums:
     it has its own.
 
     owners: names of keys, and for each decision the place of the one that asked for it, as a byte;
-    None where there are no keys. asked: what they were made from, as `audit.asked_as_bytes` writes
-    it; empty unless the model keeps that.
+    None where there are no keys. inputs: what they were made from (`pack_inputs`); empty unless
+    the model keeps that. names: what the chosen arms are called, None where a request has no names;
+    empty where none of them has.
     """
 
     model: int
     made: Rows
     requests: tuple[Request, ...]
     owners: tuple[tuple[str, ...], bytes] | None = None
-    asked: bytes = b""
+    inputs: bytes = b""
+    names: tuple[str | None, ...] = ()
 
 
-class Told(NamedTuple):
+class FeedbackReceived(NamedTuple):
     """Feedback came that was new, and how much came that was not.
 
     numbers, final (n,): the decisions, and whether nothing more will come for them; exposed (m, 2):
@@ -104,7 +91,8 @@ class Closed(NamedTuple):
 
 class ItemsAdded(NamedTuple):
     """New items, features (items, q); objective: another one from now on, as text, or empty; who:
-    the name of the key that asked for it.
+    the name of the key that asked for it; attributes: pairs (name, value) of each, () where no item
+    has any.
     """
 
     model: int
@@ -112,6 +100,13 @@ class ItemsAdded(NamedTuple):
     features: NDArray[np.float64]
     objective: str
     who: str = ""
+    attributes: tuple[tuple[tuple[str, str], ...], ...] = ()
+
+    def items(self) -> dict[str, Item]:
+        """Key -> item."""
+        each = self.attributes or ((),) * len(self.keys)
+        rows = zip(self.keys, self.features, each, strict=True)
+        return {key: Item(row, **dict(own)) for key, row, own in rows}
 
 
 class ItemsRetired(NamedTuple):
@@ -130,23 +125,14 @@ class ObjectiveReplaced(NamedTuple):
     who: str = ""
 
 
-Event: TypeAlias = (
-    Started
-    | Epoch
-    | Decided
-    | Told
-    | Applied
-    | Closed
-    | ItemsAdded
-    | ItemsRetired
-    | ObjectiveReplaced
-)
+Change: TypeAlias = ItemsAdded | ItemsRetired | ObjectiveReplaced
+Event: TypeAlias = Started | Epoch | DecisionsMade | FeedbackReceived | Applied | Closed | Change
 
 _KINDS: dict[str, Any] = {
     "started": Started,
     "epoch": Epoch,
-    "decided": Decided,
-    "told": Told,
+    "decided": DecisionsMade,
+    "told": FeedbackReceived,
     "applied": Applied,
     "closed": Closed,
     "items": ItemsAdded,
@@ -162,10 +148,10 @@ def encode(events: list[Event], wall: float) -> bytes:
 
 
 def _written(event: Event) -> tuple[Any, ...]:
-    if not isinstance(event, Decided):
+    if not isinstance(event, DecisionsMade):
         return event
-    model, made, *rest = event
-    return (model, dump(made, ""), *rest)
+    model, made, *rest, names = event
+    return (model, dump(made, ""), *rest, *((names,) if names else ()))
 
 
 def _read(tag: str, *fields: Any) -> Event:
@@ -173,7 +159,7 @@ def _read(tag: str, *fields: Any) -> Event:
         event: Event = _KINDS[tag](*fields)
         return event
     model, made, *rest = fields
-    return Decided(model, load(made)[0], *rest)
+    return DecisionsMade(model, load(made)[0], *rest)
 
 
 def decode(payload: bytes) -> list[Event]:
@@ -194,18 +180,70 @@ def decode_at(payload: bytes) -> tuple[float, list[Event]]:
         raise IncompatibleState(f"a row of the log cannot be read: {error}") from error
 
 
-def wall_of(payload: bytes) -> float:
-    """The time of day when a row was written, by the clock of the machine."""
-    return float(unpack(payload)[0])
-
-
 def size(event: Event) -> int:
     """How many records an event is: one for each decision, entry of feedback, or change."""
     match event:
-        case Decided(made=made):
+        case DecisionsMade(made=made):
             return len(made.head)
-        case Told(numbers=numbers) | Applied(numbers=numbers):
+        case FeedbackReceived(numbers=numbers) | Applied(numbers=numbers):
             return len(numbers)
         case Epoch():
             return 0
     return 1
+
+
+# --- what decisions were made from ---------------------------------------------------------------
+
+
+class DecisionInputs(NamedTuple):
+    """What decisions were made from: contexts, what each was given besides, and the tolerance."""
+
+    contexts: list[Any]
+    options: list[dict[str, Any]]
+    tolerance: float
+
+
+def pack_inputs(
+    contexts: Sequence[Any], options: Sequence[dict[str, Any]], tolerance: float
+) -> bytes:
+    """What decisions are made from."""
+    return pack((tuple(map(pack_context, contexts)), tuple(map(_listed, options)), tolerance))
+
+
+def unpack_inputs(data: bytes) -> DecisionInputs:
+    """What `pack_inputs` wrote.
+
+    >>> unpack_inputs(pack_inputs([np.ones((1, 2))], [{"blocked": ["a"]}], 0.001))
+    DecisionInputs(contexts=[array([[1., 1.]])], options=[{'blocked': ['a']}], tolerance=0.001)
+    """
+    try:
+        contexts, options, tolerance = unpack(data)
+        read = [CONTEXTS[kind](*parts) for kind, *parts in contexts]
+        return DecisionInputs(read, list(map(_given, options)), tolerance)
+    except (InvalidInput, KeyError, TypeError, ValueError) as error:
+        raise IncompatibleState(f"what was asked cannot be read: {error}") from error
+
+
+def pack_context(context: Any) -> tuple[Any, ...]:
+    """A context as its kind (a name of `CONTEXTS`) and its arrays."""
+    match context:
+        case PerArm(features=features):
+            return ("per-arm", features)
+        case Bilinear(user=user, items=items):
+            return ("bilinear", user, items)
+    return ("array", context)
+
+
+CONTEXTS: dict[str, Any] = {"array": lambda array: array, "per-arm": PerArm, "bilinear": Bilinear}
+
+
+def _listed(options: dict[str, Any]) -> tuple[Any, ...]:
+    """Options in tuples, since slots are numbers and keys of what is packed are words."""
+    return tuple(
+        (name, tuple(value.items() if isinstance(value, dict) else value))
+        for name, value in options.items()
+    )
+
+
+def _given(options: tuple[Any, ...]) -> dict[str, Any]:
+    return {name: dict(value) if name == "pinned" else list(value) for name, value in options}

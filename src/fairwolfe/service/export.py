@@ -1,4 +1,4 @@
-"""Closed decisions with what came of them, as the table that `fairwolfe.data.decisions` defines;
+"""Closed decisions with what came of them, as the table that `fairwolfe.agent.log_format` defines;
 and deleting what was exported.
 """
 
@@ -6,38 +6,33 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fairwolfe.agent.log_format import Header, Writer
 from fairwolfe.core.contexts import Bilinear, PerArm
 from fairwolfe.core.decision import Batch, Decision
 from fairwolfe.core.rows import RankingRows
-from fairwolfe.data.decisions import Header, Writer
 from fairwolfe.errors import IncompatibleState, InvalidInput
-from fairwolfe.service.audit import asked_from
 from fairwolfe.service.events import (
+    Change,
     Closed,
-    Decided,
+    DecisionsMade,
     ItemsAdded,
     ItemsRetired,
-    ObjectiveReplaced,
     Started,
     decode,
     decode_at,
+    unpack_inputs,
 )
 from fairwolfe.service.join import Joined
 from fairwolfe.service.log_file import LogFile
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import recover
-from fairwolfe.service.sqlite_store import SQLiteStore
-from fairwolfe.service.store import Base, Row, Store
-
-__all__ = ["Plan", "export", "keep_snapshots", "plan", "prune"]
-
-_CHANGES = (ItemsAdded, ItemsRetired, ObjectiveReplaced)
+from fairwolfe.service.store import PruneBase, Row, SQLiteStore
 
 Tick = Callable[[int], None]
 
@@ -52,6 +47,7 @@ class Pending(NamedTuple):
     context: Any
     options: dict[str, Any]
     items: dict[str, int]
+    name: str | None  # of the arm, where the request named it
 
 
 def export(log: LogFile, model: Model, path: Path, upto: int | None, tick: Tick) -> int:
@@ -63,15 +59,10 @@ def export(log: LogFile, model: Model, path: Path, upto: int | None, tick: Tick)
     if model.agent is None:
         raise InvalidInput(f"model {model.name!r} has no items yet, and nothing to export")
     agent = model.agent
-    header = Header(
-        agent.problem,
-        model.objective,
-        model.setup.policy,
-        agent.names if model.ranks else None,
-        agent.features if model.ranks else None,
-    )
+    items = (agent.names, agent.features) if model.ranks else (None, None)
     count = 0
-    with Writer(path, header) as table:
+    settings = (model.objective, model.setup.policy, *items, agent.arms)
+    with Writer(path, Header(agent.problem, *settings)) as table:
         for row in _rows(log, model, upto, tick):
             table.row(row)
             count += 1
@@ -92,7 +83,7 @@ def _rows(log: LogFile, model: Model, upto: int | None, tick: Tick) -> Iterator[
             if event.model != model.number:
                 continue
             match event:
-                case Decided():
+                case DecisionsMade():
                     waiting.extend(_pending(wall, event, items.shown))
                 case Closed(first=first, upto=stop):
                     highest = stop if upto is None else min(stop, upto)
@@ -102,14 +93,15 @@ def _rows(log: LogFile, model: Model, upto: int | None, tick: Tick) -> Iterator[
                     items.change(event)
 
 
-def _pending(wall: float, event: Decided, items: dict[str, int]) -> Iterator[Pending]:
+def _pending(wall: float, event: DecisionsMade, items: dict[str, int]) -> Iterator[Pending]:
     decisions = Batch(event.made)
     contexts: list[Any] = [None] * len(decisions)
     options: list[dict[str, Any]] = [{}] * len(decisions)
-    if event.asked:
-        contexts, options, _ = asked_from(event.asked)
-    for decision, context, given in zip(decisions, contexts, options, strict=True):
-        yield Pending(wall, decision, context, given, items)
+    if event.inputs:
+        contexts, options, _ = unpack_inputs(event.inputs)
+    names = event.names or [None] * len(decisions)
+    for decision, context, given, name in zip(decisions, contexts, options, names, strict=True):
+        yield Pending(wall, decision, context, given, items, name)
 
 
 def _closed(
@@ -123,10 +115,8 @@ def _closed(
         if joined is None or number - first >= len(joined.answered):
             kept = log.outcome_of(model.number, number)
             if kept is None:
-                raise IncompatibleState(
-                    f"what had come for decision {number} of model {model.name!r} is not in the "
-                    "log; see fairwolfe log verify"
-                )
+                what = f"what had come for decision {number} of model {model.name!r}"
+                raise IncompatibleState(f"{what} is not in the log; see fairwolfe log verify")
             first, joined = kept[0], Joined.from_bytes(kept[1])
         pending = waiting.popleft()
         came = joined.take(number - first)
@@ -136,18 +126,15 @@ def _closed(
 
 def _row(model: Model, number: int, pending: Pending, came: Joined) -> dict[str, Any]:
     decision = pending.decision
-    row = {
-        "id": model.id(number),
-        "number": number,
-        "time": pending.wall,
-        "probability": decision.probability,
-    }
-    if not model.ranks:
-        earned = {f"reward.{name}": came.values[0, r] for r, name in enumerate(model.rewards)}
-        return row | {"action": decision.action} | _arms(model, pending) | earned
-    earned = {f"reward.{name}": came.values[:, r] for r, name in enumerate(model.rewards)}
-    exposed = came.exposed.astype(np.float64)
-    return row | {"ranking": decision.action, "exposed": exposed} | _items(model, pending) | earned
+    row = {"id": model.id(number), "number": number, "time": pending.wall}
+    row["probability"] = decision.probability
+    if model.ranks:
+        row |= {"ranking": decision.action, "exposed": came.exposed.astype(np.float64)}
+        row |= _items(model, pending)
+    else:
+        row |= {"action": decision.action} | _arms(model, pending)
+    earned = came.values if model.ranks else came.values[0]
+    return row | {f"reward.{name}": earned[..., r] for r, name in enumerate(model.rewards)}
 
 
 def _arms(model: Model, pending: Pending) -> dict[str, Any]:
@@ -155,16 +142,16 @@ def _arms(model: Model, pending: Pending) -> dict[str, Any]:
     columns: dict[str, Any]
     match pending.context:
         case None:
-            return {}
+            return {"name": pending.name}
         case PerArm(features=features):
             columns, arms = {"features": features}, model.problem.n_arms or 0
         case Bilinear(user=user, items=items):
             columns, arms = {"user": user, "arms": items}, len(items)
         case context:
             columns, arms = {"context": context}, len(context)
-    if pending.options:
+    if pending.options.keys() & {"candidates", "blocked"}:
         columns["candidates"] = _left(pending.options, range(arms))
-    return columns
+    return columns | {"name": pending.name, "names": pending.options.get("names")}
 
 
 def _items(model: Model, pending: Pending) -> dict[str, Any]:
@@ -178,14 +165,11 @@ def _items(model: Model, pending: Pending) -> dict[str, Any]:
     columns: dict[str, Any] = {"user": user}
     total = len((model.agent and model.agent.names) or ())
     if pending.options or len(pending.items) < total:
-        columns["candidates"] = [
-            pending.items[key] for key in _left(pending.options, pending.items)
-        ]
+        left = _left(pending.options, pending.items)
+        columns["candidates"] = [pending.items[key] for key in left]
     if "pinned" in pending.options:
-        pinned = pending.options["pinned"]
-        columns["pinned"] = [
-            pending.items[pinned[slot]] if slot in pinned else -1 for slot in range(model.n_slots)
-        ]
+        pinned = {slot: pending.items[key] for slot, key in pending.options["pinned"].items()}
+        columns["pinned"] = [pinned.get(slot, -1) for slot in range(model.n_slots)]
     return columns
 
 
@@ -211,48 +195,45 @@ class _Items:
         else:
             self.shown = self.shown | {key: self._next + i for i, key in enumerate(event.keys)}
         if self._next < self._slots:  # items are numbered when there are enough to begin
-            self.shown = _numbered(self.shown)
+            self.shown = {key: number for number, key in enumerate(self.shown)}
             self._next = len(self.shown)
         elif isinstance(event, ItemsAdded):
             self._next += len(event.keys)
 
 
-def _numbered(keys: Iterable[str]) -> dict[str, int]:
-    return {key: number for number, key in enumerate(keys)}
-
-
 # --- and delete --------------------------------------------------------------------------------
 
 
-class Plan(NamedTuple):
+class PrunePlan(NamedTuple):
     """What may be deleted: rows up to one, except those that are needed, where each model then
     rests on a snapshot.
     """
 
     upto: int
-    bases: dict[int, Base]
+    bases: dict[int, PruneBase]
     needed: set[int]
     holding: str  # the model because of which it is not more
 
 
-def plan(store: SQLiteStore) -> Plan:
+def plan(store: SQLiteStore) -> PrunePlan:
     """What may be deleted once it is exported: rows below the older of the two newest snapshots of
     every model. A model with fewer keeps its rows.
 
     Needed are rows that hold open decisions, and those that changed items or the objective.
     """
     names: dict[int, str] = {}
-    bases: dict[int, Base] = {}
+    bases: dict[int, PruneBase] = {}
     limits: dict[int, int] = {}  # by model: the last row that it can do without
     needed: set[int] = set()
     for number, start in store.starts().items():
         names[number], limits[number] = _name_in(start, number), start.seq - 1
-        loaded = [(seq, _snapshot(store, number, seq)) for seq, _ in store.snapshots(number)]
+        kept = store.snapshots(number)
+        loaded = [(seq, _snapshot(store, number, seq, data)) for seq, data in kept]
         for _, model in loaded:
             needed |= {group.seq for group in model.ring.groups}
         if len(loaded) > 1:
             seq, model = loaded[1]
-            bases[number] = Base(seq, model.ring.closed)
+            bases[number] = PruneBase(seq, model.ring.closed)
         elif number in store.bases:
             bases[number] = store.bases[number]
         if number in bases:
@@ -261,19 +242,17 @@ def plan(store: SQLiteStore) -> Plan:
         for event in [] if row is None else decode(row.payload):
             if event.model in bases and seq > bases[event.model].seq:
                 limits[event.model] = min(limits[event.model], seq - 1)
-            if isinstance(event, _CHANGES):
+            if isinstance(event, Change):
                 needed.add(seq)
     holding = min(limits, key=lambda number: limits[number], default=0)
     upto = max(limits.get(holding, 0), store.deleted)
-    return Plan(upto, bases, {seq for seq in needed if seq <= upto}, names.get(holding, ""))
+    return PrunePlan(upto, bases, {seq for seq in needed if seq <= upto}, names.get(holding, ""))
 
 
-def _snapshot(store: Store, model: int, seq: int) -> Model:
-    data = dict(store.snapshots(model)).get(seq)
+def _snapshot(store: SQLiteStore, model: int, seq: int, data: bytes | None) -> Model:
     if data is None:
-        raise IncompatibleState(
-            f"the snapshot of model {model} at row {seq} is damaged; see fairwolfe log verify"
-        )
+        where = f"the snapshot of model {model} at row {seq}"
+        raise IncompatibleState(f"{where} is damaged; see fairwolfe log verify")
     return Model.load(model, store.token, data, store.row)
 
 
@@ -292,7 +271,7 @@ def keep_snapshots(store: SQLiteStore) -> None:
             store.snapshot(number, last, model.dump())
 
 
-def prune(store: SQLiteStore, planned: Plan) -> int:
+def prune(store: SQLiteStore, planned: PrunePlan) -> int:
     """Delete what was exported; how many rows."""
     if plan(store) != planned:
         raise InvalidInput(

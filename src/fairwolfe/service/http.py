@@ -6,8 +6,8 @@ read. What connections hold in parts is counted against `limits.held`, so memory
 however a client cuts its requests. `Upgrade` is ignored, as RFC 9110 allows. After a refusal of a
 request that has not arrived whole, nothing more is read as HTTP on that connection.
 
-Decide and feedback (`Hot`) are submitted to the core directly, and the core answers the `Request`.
-Every other route is a coroutine that returns a `Response`.
+Decide and feedback (`HotEndpoint`) are submitted to the core directly, and the core answers the
+`Request`. Every other route is a coroutine that returns a `Response`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,13 +29,11 @@ import httptools
 from fairwolfe.service import wire
 from fairwolfe.service.config import Key, is_loopback
 from fairwolfe.service.core import BUSY, Work
-from fairwolfe.service.hot import Hot, too_large, too_slow
-from fairwolfe.service.refusal import Refused
+from fairwolfe.service.wire import Refused, too_large
 
 if TYPE_CHECKING:
-    from fairwolfe.service.routes import Route, Service
+    from fairwolfe.service.routes import HotEndpoint, Service
 
-__all__ = ["BACKLOG", "Connection", "Request", "Response", "Server"]
 
 logger = logging.getLogger("fairwolfe.service")
 
@@ -71,6 +69,11 @@ def _large_head() -> Refused:
     return Refused(431, "large_head", text)
 
 
+def _too_slow(seconds: float) -> Refused:
+    text = f"the request did not arrive within {seconds:g} s; send it again"
+    return Refused(408, "too_slow", text)
+
+
 @lru_cache(maxsize=4096)  # answers have few sizes
 def _plain_head(size: int, media: str) -> bytes:
     """The head of a 200 on a connection that stays open."""
@@ -87,6 +90,32 @@ class Response(NamedTuple):
     on_end: Callable[[], None] | None = None
 
 
+Handler = Callable[[Any, Any], Awaitable[Any]]
+"""Replies to a request: of the `Service` and the `Request`."""
+
+OPEN = "open"
+"""The scope of what needs no key on a loopback address, and `read` on any other."""
+
+ANYONE = "anyone"
+"""The scope of what never needs a key: the sign-in, and files without a number of anybody's."""
+
+
+class Route(NamedTuple):
+    """A route: its method, its path, the scope that it needs, and who replies.
+
+    handler: None for a hot route; status: of its replies; media: their type, where it is not JSON;
+    refusal: makes the reply to a Refused, where it is not JSON.
+    """
+
+    method: str
+    path: str
+    scope: str
+    handler: Handler | None
+    status: tuple[int, ...] = (200,)
+    media: str | None = None
+    refusal: Callable[[Any, Any, Refused], Response] | None = None
+
+
 class Request:
     """A request from its first byte to its answer; for the core it is a `Waiter`."""
 
@@ -97,11 +126,12 @@ class Request:
         self.path = ""  # of the route, for the metrics
         self.headers: dict[bytes, bytes] = {}
         self.params: dict[str, str] = {}
+        self.model: Any = None  # that the path names, once the request is whole
         self.body: bytes | bytearray = b""
         self.size = self.most = 0  # bytes of the body that have come, and that may come
         self.headed = self.whole = self.started = self.done = self.keep_alive = False
         self.refused: Refused | None = None
-        self.hot: Hot | None = None
+        self.hot: HotEndpoint | None = None
         self.route: Route | None = None
         self.key: Key | None = None
         self.who, self.accept = "", ""
@@ -114,6 +144,10 @@ class Request:
         """The value of a header field; its name is in lower case."""
         value = self.headers.get(name)
         return default if value is None else value.decode("latin-1")
+
+    def read(self, kind: Any) -> Any:
+        """The body, decoded."""
+        return wire.decode(bytes(self.body), self.header(b"content-type"), kind)
 
     @property
     def query(self) -> dict[str, str]:
@@ -154,15 +188,15 @@ class Request:
         if self.absent():
             return
         connection = self.connection
-        refused = wire.refused(error)
+        refused = wire.as_refused(error)
         if refused is not error:
             logger.error("%s %s failed", self.method, self.path, exc_info=error)
-        connection.server.service.core.numbers.refuse(refused)
-        if self.route is not None and self.route.spec.refusal is not None:
-            response = self.route.spec.refusal(connection.server.service, self, refused)
+        service = connection.server.service
+        service.core.metrics.refuse(refused.status, refused.error)
+        if self.route is not None and self.route.refusal is not None:
+            response = self.route.refusal(service, self, refused)
         else:
-            status, headers, body, media = wire.refusal(refused, self.accept)
-            response = Response(body, media, status, {**headers, **refused.headers})
+            response = Response(*wire.error_reply(refused, self.accept))
         connection.send(self, response)
 
 
@@ -180,7 +214,7 @@ class Connection(asyncio.BufferedProtocol):
         self.framing = 0  # bytes of the request that arrives, without those of its body
         self.head = 0  # bytes of its head
         self.held = 0  # bytes counted in `core.arriving`
-        self.deaf = False  # what comes is dropped
+        self.discarding = False  # what comes is dropped
         self.used = False  # a request was answered
         self.since = self.loop.time()
         self.shown: tuple[bytes | None, int] = (None, 0)  # the last key, and its place
@@ -206,7 +240,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed; the parser and the requests refer to it, and go."""
-        self.deaf, self.parser, self.reading = True, None, None
+        self.discarding, self.parser, self.reading = True, None, None
         self.server.connections.discard(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -225,7 +259,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have come."""
-        if self.deaf:
+        if self.discarding:
             return
         self.framing += nbytes
         data = self.server.buffer[:nbytes]
@@ -238,7 +272,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         """The client sends nothing more; it may still read."""
-        self.deaf = True
+        self.discarding = True
         if self.reading is not None:
             self.reading = None
             self.end(self.queue[-1], 0)
@@ -290,11 +324,11 @@ class Connection(asyncio.BufferedProtocol):
     def _unparsable(self, error: Exception) -> None:
         cause = error.__context__
         if self.queue and self.queue[-1].whole and not self.queue[-1].keep_alive:
-            self.deaf = True  # what comes after `Connection: close` is not a request
+            self.discarding = True  # what comes after `Connection: close` is not a request
         elif isinstance(cause, Exception):  # of a callback
             if not isinstance(cause, Refused):
                 logger.error("a connection failed", exc_info=cause)
-            self._stop(wire.refused(cause))
+            self._stop(wire.as_refused(cause))
         else:
             self._stop(_MALFORMED)
 
@@ -313,7 +347,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.reading is not None:
             self._arm(self.reading.began + self.server.seconds)
             self._hold()
-        if len(self.queue) > _PIPELINE and not self.deaf:
+        if len(self.queue) > _PIPELINE and not self.discarding:
             self._full = True
             self.transport.pause_reading()
 
@@ -350,7 +384,7 @@ class Connection(asyncio.BufferedProtocol):
         request, self.reading = self.reading, None
         request.refused = refused.with_traceback(None)  # which would refer to the request
         request.keep_alive, request.body = False, b""
-        self.deaf = True
+        self.discarding = True
         self._next()
 
     # --- from the parser ----------------------------------------------------------------------
@@ -576,7 +610,7 @@ class Connection(asyncio.BufferedProtocol):
         now = self.since = self.loop.time()
         self.used = True
         if request.path:
-            numbers = self.server.service.core.numbers
+            numbers = self.server.service.core.metrics
             numbers.end(request.path, status, time.monotonic() - request.began)
         if not status:
             return
@@ -589,13 +623,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _finish(self, now: float) -> None:
         """Close; where the client still sends, once it has had time to read the answer."""
-        if self.deaf and self.transport.can_write_eof():
+        if self.discarding and self.transport.can_write_eof():
             self.transport.write_eof()
             self._full = False
             self.transport.resume_reading()
             self._arm(now + _LINGER)
         else:
-            self.deaf = True
+            self.discarding = True
             self.transport.close()
             self._arm(now + self.server.seconds)
 
@@ -611,9 +645,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._timer is None or self._timer.when() > when:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = self.loop.call_at(when, self._look)
+            self._timer = self.loop.call_at(when, self._on_timer)
 
-    def _look(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         now, deadline = self.loop.time(), self._deadline()
         if now + 1e-3 < deadline:
@@ -621,12 +655,12 @@ class Connection(asyncio.BufferedProtocol):
         elif self._unread is not None or self.transport.is_closing():
             self.transport.abort()  # the answers are not read
         elif self.reading is not None:
-            self._stop(too_slow(self.server.seconds))
+            self._stop(_too_slow(self.server.seconds))
             self._arm(now + _LINGER)
         elif self.queue:
             self._arm(now + self.server.seconds)  # an answer is on its way
         else:
-            self.transport.abort() if self.deaf else self.transport.close()
+            self.transport.abort() if self.discarding else self.transport.close()
 
     def _deadline(self) -> float:
         server = self.server
@@ -636,7 +670,7 @@ class Connection(asyncio.BufferedProtocol):
             return self.reading.began + server.seconds
         if self.queue:
             return self.loop.time()
-        if self.deaf:
+        if self.discarding:
             return self.since + _LINGER
         return self.since + (server.idle if self.used else server.seconds)
 
@@ -689,13 +723,11 @@ class Server:
         bare = (name[0] if name[2].isdecimal() and name[0] else "".join(name)).strip("[]")
         if self.hosts is None or bare in self.hosts or is_loopback(bare):
             return
-        raise Refused(
-            421,
-            "unknown_host",
+        text = (
             f"Host is {bare!r:.80}, and this service has no keys: it answers to localhost only; "
-            "add the name to `hosts` in the configuration",
-            "host",
+            "add the name to `hosts` in the configuration"
         )
+        raise Refused(421, "unknown_host", text, "host")
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine beside the others."""

@@ -7,7 +7,6 @@ before says nothing new.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,9 +18,7 @@ import numpy as np
 from fairwolfe.core.decision import Batch, Decision
 from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import IncompatibleState
-from fairwolfe.service.events import Request, Told
-
-__all__ = ["Cells", "Group", "Heard", "Joined", "Merge", "Outcome", "Ring"]
+from fairwolfe.service.events import FeedbackReceived, Request
 
 Outcome: TypeAlias = Literal["joined", "known", "late", "unknown", "conflict"]
 
@@ -36,8 +33,11 @@ class Cells(NamedTuple):
     final: bool
 
 
-class Group(NamedTuple):
-    """Decisions that were made together: the first number, the row that holds them, and when."""
+class DecisionGroup(NamedTuple):
+    """Decisions that were made together: the first number, the row that holds them, and when.
+
+    names: what the chosen arms are called, where requests named them
+    """
 
     first: int
     seq: int
@@ -45,6 +45,7 @@ class Group(NamedTuple):
     decisions: Batch
     requests: tuple[Request, ...]
     owners: tuple[tuple[str, ...], bytes] | None = None
+    names: tuple[str | None, ...] = ()
 
     def owned(self, start: int, stop: int) -> Counter[str]:
         """How many of the decisions from a number to below another each key asked for."""
@@ -52,6 +53,10 @@ class Group(NamedTuple):
         names, places = self.owners
         own = Counter(places[max(start - self.first, 0) : max(stop - self.first, 0)])
         return Counter({names[place]: count for place, count in own.items()})
+
+    def name(self, number: int) -> str | None:
+        """What the arm of a decision is called, where its request named the arms."""
+        return self.names[number - self.first] if self.names else None
 
     @property
     def stop(self) -> int:
@@ -78,32 +83,26 @@ class Joined(NamedTuple):
     def to_bytes(self) -> bytes:
         """Bits as bits, and the numbers that are there."""
         bits = (np.packbits(column) for column in (self.exposed, self.given, *self[3:]))
-        there = np.flatnonzero(self.given)
-        return pack((self.values.shape, *bits, self.values.ravel()[there]))
+        return pack((self.values.shape, *bits, self.values[self.given]))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Joined:
         """What `to_bytes` wrote."""
         shape, *bits, numbers = unpack(data)
-        rows, slots, _ = shape
-        shapes = ((rows, slots), shape, rows, rows, rows)
-        exposed, given, *flags = (
-            np.unpackbits(column, count=math.prod(np.atleast_1d(size).tolist()))
-            .reshape(size)
-            .astype(np.bool_)
-            for column, size in zip(bits, shapes, strict=True)
-        )
-        values = np.zeros(shape)
-        values[given] = numbers
-        return cls(exposed, values, given, *flags)
+        joined = cls.nothing(*shape)
+        columns = (joined.exposed, joined.given, *joined[3:])
+        for column, packed in zip(columns, bits, strict=True):
+            column[...] = np.unpackbits(packed, count=column.size).reshape(column.shape)
+        joined.values[joined.given] = numbers
+        return joined
 
     @classmethod
     def nothing(cls, rows: int, slots: int, rewards: int) -> Joined:
         """Of decisions for which nothing has come."""
         cells = (rows, slots, rewards)
-        bits = [np.zeros(rows, dtype=np.bool_) for _ in range(3)]
-        exposed, given = np.zeros(cells[:2], np.bool_), np.zeros(cells, np.bool_)
-        return cls(exposed, np.zeros(cells), given, *bits)
+        flags = [np.zeros(rows, np.bool_) for _ in range(3)]
+        exposed, given = np.zeros((rows, slots), np.bool_), np.zeros(cells, np.bool_)
+        return cls(exposed, np.zeros(cells), given, *flags)
 
 
 class Ring:
@@ -112,7 +111,7 @@ class Ring:
     def __init__(self, slots: int, rewards: int) -> None:
         self.slots, self.rewards = slots, rewards
         self.closed = self.issued = self.applied = 0
-        self.groups: list[Group] = []
+        self.groups: list[DecisionGroup] = []
         self.requests: dict[str, tuple[int, bytes]] = {}  # id -> number, hash of what was asked
         self.owned: Counter[str] = Counter()  # open decisions by the key that asked for them
         self._columns = Joined.nothing(_FIRST, slots, rewards)
@@ -122,7 +121,7 @@ class Ring:
         """How many decisions wait: those that were learnt from on arrival do not."""
         return self.issued - self.closed - self.applied
 
-    def add(self, group: Group) -> None:
+    def add(self, group: DecisionGroup) -> None:
         """Decisions were made."""
         self.groups.append(group)
         self.issued = group.stop
@@ -165,7 +164,7 @@ class Ring:
             yield slice(start, start + count)
             first += count
 
-    def group(self, number: int) -> Group:
+    def group(self, number: int) -> DecisionGroup:
         """The decisions that one was made with."""
         return self.groups[self._place(number)]
 
@@ -186,12 +185,11 @@ class Ring:
 
     def action(self, number: int) -> Any:
         """What an open decision chose: an arm, or the numbers of items."""
-        action = self.decision(number).action
-        return action.tolist() if isinstance(action, np.ndarray) else action
+        return plain_action(self.decision(number).action)
 
-    def state(self, number: int) -> Heard:
+    def state(self, number: int) -> FeedbackState:
         """What has come for an open decision."""
-        row, columns, state = number % len(self._columns.answered), self._columns, Heard()
+        row, columns, state = number % len(self._columns.answered), self._columns, FeedbackState()
         if columns.answered[row]:
             state.answered = True
             state.final, state.applied = bool(columns.final[row]), bool(columns.applied[row])
@@ -200,7 +198,7 @@ class Ring:
                 state.numbers[slot, reward] = columns.values[row].item(slot, reward)
         return state
 
-    def tell(self, event: Told) -> None:
+    def write_feedback(self, event: FeedbackReceived) -> None:
         """Feedback that is new: bits add up, numbers are written."""
         columns, rows = self._columns, self.rows(event.numbers)
         columns.answered[rows] = True
@@ -255,7 +253,7 @@ class Ring:
             held = self.held(self.closed, self.issued)
         return self.closed, self.issued, groups, held.to_bytes()
 
-    def load(self, dumped: tuple[Any, ...], group_in: Callable[[int, int], Group]) -> None:
+    def load(self, dumped: tuple[Any, ...], group_in: Callable[[int, int], DecisionGroup]) -> None:
         """What `dump` wrote; group_in: the decisions from a number on that a row holds."""
         closed, issued, groups, data = dumped
         held = Joined.from_bytes(data)
@@ -273,7 +271,12 @@ class Ring:
         self.applied = int(self._columns.applied.sum())
 
 
-class Heard:
+def plain_action(action: Any) -> Any:
+    """An arm as it is, or the numbers of items as a list."""
+    return action.tolist() if isinstance(action, np.ndarray) else action
+
+
+class FeedbackState:
     """What has come for one decision: slots that were exposed, (slot, reward) -> number."""
 
     __slots__ = ("answered", "applied", "exposed", "final", "numbers")
@@ -290,12 +293,10 @@ class Merge:
     def __init__(self, ring: Ring) -> None:
         self.ring = ring
         self.counts = {"known": 0, "late": 0, "unknown": 0, "conflict": 0}
-        self._states: dict[int, Heard] = {}
-        self._numbers: list[int] = []
-        self._final: list[bool] = []
-        self._exposed: list[tuple[int, int]] = []
-        self._cells: list[tuple[int, int, int]] = []
-        self._values: list[float] = []
+        self._states: dict[int, FeedbackState] = {}
+        self._entries: list[tuple[int, bool]] = []  # number, final
+        self._exposed: list[tuple[int, int]] = []  # entry, slot
+        self._cells: list[tuple[int, int, int, float]] = []  # entry, slot, reward, value
 
     def outcome_of(self, number: int) -> Outcome | None:
         """What an entry for a decision comes to, whatever it says; None where that matters."""
@@ -303,7 +304,7 @@ class Merge:
             return "unknown"
         return "late" if number < self.ring.closed else None
 
-    def tell(self, number: int, cells: Cells) -> Outcome:
+    def add(self, number: int, cells: Cells) -> Outcome:
         """An entry for an open decision."""
         row = self.state(number)
         known = row.numbers
@@ -316,19 +317,17 @@ class Merge:
             return "known"
         if row.applied:  # it was learnt from on arrival, and this comes after it
             return "late"
-        entry = len(self._numbers)
-        self._numbers.append(number)
-        self._final.append(cells.final)
+        entry = len(self._entries)
+        self._entries.append((number, cells.final))
         self._exposed += [(entry, slot) for slot in new_slots]
         for slot, reward, value in new_cells:
-            self._cells.append((entry, slot, reward))
-            self._values.append(value)
+            self._cells.append((entry, slot, reward, value))
             known[slot, reward] = value
         row.exposed.update(new_slots)
         row.answered, row.final = True, row.final or cells.final
         return "joined"
 
-    def state(self, number: int) -> Heard:
+    def state(self, number: int) -> FeedbackState:
         """What has come for a decision, with this group."""
         row = self._states.get(number)
         if row is None:
@@ -338,17 +337,17 @@ class Merge:
     @property
     def empty(self) -> bool:
         """Whether nothing new came."""
-        return not self._numbers
+        return not self._entries
 
-    def event(self, model: int, unwritten: Mapping[str, int]) -> Told:
+    def event(self, model: int, unwritten: Mapping[str, int]) -> FeedbackReceived:
         """What came; unwritten: entries counted before, which no row has yet."""
         counts = tuple(count + unwritten[name] for name, count in self.counts.items())
-        return Told(
+        return FeedbackReceived(
             model,
-            np.array(self._numbers, dtype=np.int64),
-            np.array(self._final, dtype=np.bool_),
+            np.array([number for number, _ in self._entries], dtype=np.int64),
+            np.array([final for _, final in self._entries], dtype=np.bool_),
             np.array(self._exposed, dtype=np.int32).reshape(-1, 2),
-            np.array(self._cells, dtype=np.int32).reshape(-1, 3),
-            np.array(self._values, dtype=np.float64),
+            np.array([cell[:3] for cell in self._cells], dtype=np.int32).reshape(-1, 3),
+            np.array([cell[3] for cell in self._cells], dtype=np.float64),
             counts,  # type: ignore[arg-type]
         )

@@ -1,4 +1,4 @@
-"""Keys: who may do what. Only hashes are kept, and they are compared in constant time."""
+"""KeyRing: who may do what. Only hashes are kept, and they are compared in constant time."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import hashlib
 import hmac
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from fairwolfe.service.config import Key
-from fairwolfe.service.refusal import Refused
-
-__all__ = ["Keys", "new_key"]
+from fairwolfe.service.wire import Refused
 
 _PREFIX = "fw_"
 
@@ -23,15 +22,15 @@ def new_key() -> tuple[str, str]:
 
 
 def digest_of(key: str) -> str:
-    """The hash of a key: SHA-256 is enough for random bits."""
+    """The hash of a key or a cookie: SHA-256 is enough for random bits."""
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-class Keys:
+class KeyRing:
     """The keys of a service; without any, everything is allowed (it is reached locally only).
 
     >>> key, digest = new_key()
-    >>> keys = Keys([Key("web", digest, ("decide",))])
+    >>> keys = KeyRing([Key("web", digest, ("decide",))])
     >>> keys.check(f"Bearer {key}", "decide").name
     'web'
     """
@@ -51,9 +50,8 @@ class Keys:
         """The place of the key that a header shows."""
         kind, _, shown = (header or "").partition(" ")
         if kind.lower() != "bearer" or not shown:
-            raise Refused(
-                401, "no_key", "no key is given; send the header Authorization: Bearer KEY"
-            )
+            text = "no key is given; send the header Authorization: Bearer KEY"
+            raise Refused(401, "no_key", text)
         digest = digest_of(shown.strip())
         place = None
         for i, key in enumerate(self._keys):  # all of them, whichever fits
@@ -67,12 +65,8 @@ class Keys:
         """The key at a place, once more; Refused where it may not do this, or not so often."""
         key = self._keys[place]
         if scope not in key.scopes:
-            raise Refused(
-                403,
-                "not_allowed",
-                f"the key {key.name!r} has the scopes {', '.join(key.scopes)}, and this needs "
-                f"{scope}",
-            )
+            has = f"the key {key.name!r} has the scopes {', '.join(key.scopes)}"
+            raise Refused(403, "not_allowed", f"{has}, and this needs {scope}")
         if key.rate is not None:
             self._spend(place, key.rate)
         return key
@@ -87,10 +81,47 @@ class Keys:
         left = min(max(rate, 1.0), left + (now - at) * rate)
         if left < 1.0:
             self._buckets[place] = (left, now)
-            raise Refused(
-                429,
-                "too_fast",
-                f"this key may ask {rate:g} times a second",
-                retry_after=(1.0 - left) / rate,
-            )
+            text = f"this key may ask {rate:g} times a second"
+            raise Refused(429, "too_fast", text, retry_after=(1.0 - left) / rate)
         self._buckets[place] = (left - 1.0, now)
+
+
+SECONDS = 12 * 3600
+_MOST = 1000
+
+
+class Sessions:
+    """Who has signed in; only hashes of the cookies are kept, in memory, and a bounded number of
+    them: the oldest goes first.
+
+    >>> sessions = Sessions()
+    >>> sessions.who(sessions.open("owner"))
+    'owner'
+    """
+
+    def __init__(self, most: int = _MOST, now: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._now = most, now
+        self._open: OrderedDict[str, tuple[str, float]] = OrderedDict()  # name of the key, end
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(self, who: str) -> str:
+        """A new cookie."""
+        token = secrets.token_urlsafe(32)
+        self._open[digest_of(token)] = (who, self._now() + SECONDS)
+        while len(self._open) > self._most:
+            self._open.popitem(last=False)
+        return token
+
+    def who(self, token: str) -> str:
+        """The name of the key that a cookie was opened with; Refused where it has ended."""
+        session = self._open.get(digest_of(token))
+        if session is None or session[1] <= self._now():
+            self.close(token)
+            raise Refused(401, "signed_out", "your sign-in has ended; sign in again")
+        return session[0]
+
+    def close(self, token: str) -> None:
+        """End one."""
+        self._open.pop(digest_of(token), None)

@@ -11,34 +11,24 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby, pairwise
 from operator import itemgetter
+from sys import intern
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from fairwolfe.agent import Agent
-from fairwolfe.core import expressions
+from fairwolfe.agent.names import ArmNames
+from fairwolfe.core.build import build_objective
 from fairwolfe.core.decision import Batch
 from fairwolfe.core.feedback import Shown
+from fairwolfe.core.groups import Item
 from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput
 from fairwolfe.objectives import Concave
+from fairwolfe.service import events
 from fairwolfe.service.config import Setup
-from fairwolfe.service.events import (
-    Applied,
-    Closed,
-    Decided,
-    Epoch,
-    Event,
-    ItemsAdded,
-    ItemsRetired,
-    ObjectiveReplaced,
-    Told,
-    decode,
-)
-from fairwolfe.service.join import Group, Joined, Ring
-
-__all__ = ["Model", "constraints_of", "read_objective"]
+from fairwolfe.service.join import DecisionGroup, Joined, Ring
 
 _COUNTS = ("joined", "expired", "known", "late", "unknown", "conflict")
 _ENTRIES = _COUNTS[2:]  # by entry of feedback; the others by decision
@@ -64,6 +54,9 @@ class Model:
         pair = isinstance(self.problem.n_features, tuple)
         alone = self.problem.n_arms is not None  # arms without features of their own
         self.wants = (self.ranks or alone or pair, not (self.ranks or alone))  # user, arms
+        self.arm_names = ArmNames(setup.arms) if setup.arms else None
+        self.encoders = setup.make_encoders()
+        self.encodes = any(self.encoders)
         self.places = {name: place for place, name in enumerate(self.rewards)}
         # Low and high of each reward; of a ranking the share of one slot.
         self.ranges = dict(zip(self.rewards, self.problem.slot_ranges.T.tolist(), strict=True))
@@ -72,7 +65,7 @@ class Model:
         self.unwritten = dict.fromkeys(_ENTRIES, 0)  # counts that no row of the log has yet
         self._counts = dict.fromkeys(_COUNTS, 0)
         self.changes: list[int] = []  # the rows of the log that brought another objective
-        self.early: dict[str, list[float]] = {}  # items, while there are fewer than slots
+        self.early: dict[str, Item] = {}  # items, while there are fewer than slots
         self.agent: Agent | None = None
         self.stopped = ""  # why it was, where something went wrong
         # Of the configuration; they may change at any start.
@@ -84,7 +77,8 @@ class Model:
 
     def _agent(self, policy: Any, problem: Any, items: Any = None) -> Agent:
         """Its decisions have ids of their own, alike in every log: equal events, equal bytes."""
-        return Agent(policy, problem, self.setup.seed, items, token=_agent_token(self.number))
+        seed, arms = self.setup.seed, self.setup.arms or None
+        return Agent(policy, problem, seed, items, arms=arms, token=_agent_token(self.number))
 
     @property
     def name(self) -> str:
@@ -108,30 +102,33 @@ class Model:
 
     # --- the fold -----------------------------------------------------------------------------
 
-    def apply(self, event: Event, seq: int, clock: float) -> None:
+    def apply(self, event: events.Event, seq: int, clock: float) -> None:
         """What an event of a row changes; what can be refused was checked before it was written.
 
         seq, clock: of the row.
         """
         match event:
-            case Decided():
+            case events.DecisionsMade():
                 group = self._group(event, self.ring.issued, seq, clock)
                 self._ready().issue(group.decisions)
                 self.ring.add(group)
-            case Epoch(epoch=epoch):
+            case events.Epoch(epoch=epoch):
                 self._begin(epoch)
-            case Told():
-                self._tell(event)
-            case Applied(numbers=numbers):
+            case events.FeedbackReceived():
+                self.ring.write_feedback(event)
+                for name, count in zip(_ENTRIES, event.counts, strict=True):
+                    self._counts[name] += count
+                    self.unwritten[name] = 0  # a row has all that were counted before it
+            case events.Applied(numbers=numbers):
                 self._learn(numbers, self.ring.joined(numbers))
                 self.ring.apply(numbers)
-            case Closed(upto=upto):
+            case events.Closed(upto=upto):
                 self._close(upto)
-            case ItemsAdded():
+            case events.ItemsAdded():
                 self._add_items(event, seq)
-            case ItemsRetired():
+            case events.ItemsRetired():
                 self._retire(event, seq)
-            case ObjectiveReplaced():
+            case events.ObjectiveReplaced():
                 replacement = read_objective(event.objective)
                 assert replacement is not None
                 self._ready().replace_objective(replacement)
@@ -147,9 +144,13 @@ class Model:
             )
         return self.agent
 
-    def _group(self, event: Decided, first: int, seq: int, clock: float) -> Group:
-        decisions = self._ready().batch(event.made)
-        return Group(first, seq, clock, decisions, event.requests, event.owners)
+    def _group(
+        self, event: events.DecisionsMade, first: int, seq: int, clock: float
+    ) -> DecisionGroup:
+        decisions, names = self._ready().batch(event.made), event.names
+        if names:  # the same few, again and again
+            names = tuple(name if name is None else intern(name) for name in names)
+        return DecisionGroup(first, seq, clock, decisions, event.requests, event.owners, names)
 
     def _begin(self, epoch: str) -> None:
         """Numbers from here on belong to an epoch; one without any decision is forgotten."""
@@ -157,12 +158,6 @@ class Model:
         spans = {old: (first, min(stop, issued)) for old, (first, stop) in self.epochs.items()}
         self.epochs = {old: span for old, span in spans.items() if span[0] < span[1]}
         self.epochs[epoch] = (issued, _NO_END)
-
-    def _tell(self, event: Told) -> None:
-        self.ring.tell(event)
-        for name, count in zip(_ENTRIES, event.counts, strict=True):
-            self._counts[name] += count
-            self.unwritten[name] = 0  # a row has all that were counted before it
 
     def _close(self, upto: int) -> None:
         numbers, joined = np.arange(self.ring.closed, upto), self.ring.held(self.ring.closed, upto)
@@ -208,14 +203,13 @@ class Model:
             return np.ascontiguousarray(joined.values[:, 0])
         return Shown(joined.exposed.astype(np.float64), np.ascontiguousarray(joined.values))
 
-    def _add_items(self, event: ItemsAdded, seq: int) -> None:
-        objective = read_objective(event.objective)
-        items = dict(zip(event.keys, event.features, strict=True))
+    def _add_items(self, event: events.ItemsAdded, seq: int) -> None:
+        objective, items = read_objective(event.objective), event.items()
         if self.agent is not None:
             self.agent.add_items(items, objective)
             self.changes += [seq] if objective is not None else []
             return
-        self.early |= {key: row.tolist() for key, row in items.items()}
+        self.early |= items
         if len(self.early) >= self.n_slots:
             problem = self.setup.make_problem(len(self.early))
             policy = self.setup.make_policy()
@@ -225,9 +219,9 @@ class Model:
             self.agent = self._agent(policy, problem, self.early)
             self.early = {}
 
-    def _retire(self, event: ItemsRetired, seq: int) -> None:
+    def _retire(self, event: events.ItemsRetired, seq: int) -> None:
         if self.agent is None:
-            self.early = {key: row for key, row in self.early.items() if key not in event.keys}
+            self.early = {key: one for key, one in self.early.items() if key not in event.keys}
             return
         objective = read_objective(event.objective)
         self.agent.retire(event.keys, objective)
@@ -242,15 +236,18 @@ class Model:
         tolerance: float,
         explain: bool = False,
     ) -> Batch:
-        """Decide for all of them in one call; nothing changes. options: of each, as blocked;
-        tolerance: see `Agent.propose`; explain: whether any of them will be explained.
+        """Decide for all of them in one call; nothing changes. options: of each, as blocked, and
+        the names of the arms that a request brings; tolerance: see `Agent.propose`; explain:
+        whether any of them will be explained.
         """
         given: Any = contexts
         shapes = {one.shape if isinstance(one, np.ndarray) else None for one in contexts}
         if len(shapes) == 1 and None not in shapes:
             given = np.concatenate(contexts).reshape(len(contexts), *contexts[0].shape)
         how: dict[str, Any] = {"explain": explain, "tolerance": tolerance}
+        named = False
         if any(options):
+            named = any("names" in one for one in options)
             how |= {
                 name: [one.get(name) for one in options]
                 for name in ("candidates", "blocked", "pinned")
@@ -258,11 +255,14 @@ class Model:
             }
         made = self._ready().propose(given, **how)
         assert isinstance(made, Batch)
+        if named:
+            made.names = [one.get("names") for one in options]
         return made
 
     def check(self, context: Any, options: dict[str, Any]) -> None:
         """Raise the InvalidInput that `propose` would raise for one of them; nothing is decided."""
-        self._ready().check([context], **{name: [value] for name, value in options.items()})
+        own = {name: [value] for name, value in options.items() if name != "names"}
+        self._ready().check([context], **own)
 
     def id(self, number: int) -> str:
         """The id of a decision."""
@@ -288,12 +288,27 @@ class Model:
         names = self._ready().names or ()
         return [names[item] for item in action]
 
+    def name_of(self, action: Any, brought: str | None) -> str | None:
+        """What the arm of a decision is called; brought: its name in a request that named them."""
+        return brought if self.arm_names is None else self.setup.arms[action]
+
     def items(self) -> dict[str, list[float]]:
         """Key -> features of the items that can be shown."""
         if self.agent is None:
-            return dict(self.early)
+            return {key: item.features.tolist() for key, item in self.early.items()}
         features = self.agent.features
         return {key: features[number].tolist() for key, number in self.agent.keys.items()}
+
+    def attributes(self) -> dict[str, dict[str, str]]:
+        """Key -> attributes of the items that can be shown."""
+        if self.agent is None:
+            return {key: dict(item.attributes) for key, item in self.early.items()}
+        attributes = self.agent.attributes
+        return {key: attributes[number] for key, number in self.agent.keys.items()}
+
+    def groups(self) -> dict[str, dict[str, float]]:
+        """Attribute -> group -> exposure a decision, where f makes groups of items."""
+        return {} if self.agent is None else self.agent.exposures_by_group()
 
     def average(self) -> dict[str, float]:
         """The average of each user-side reward."""
@@ -307,6 +322,21 @@ class Model:
         if self.agent is None or not self.ranks:
             return {}
         return dict(zip(self.agent.keys, self.agent.average.tolist(), strict=False))
+
+    def summary(self) -> dict[str, Any]:
+        """The state in numbers and texts, for people."""
+        return {
+            "t": self.t,
+            "decisions": self.decisions,
+            "open": self.ring.open,
+            **self.counts,
+            "average": self.average(),
+            "value": self.value,
+            "objective": self.objective,
+            "description": self.description,
+            "version": self.version,
+            "stopped": self.stopped or None,
+        }
 
     @property
     def value(self) -> float | None:
@@ -327,8 +357,21 @@ class Model:
     @property
     def objective(self) -> str:
         """f, as text."""
+        return repr(self._objective)
+
+    @property
+    def description(self) -> str:
+        """f, in words."""
+        return self.describe(self._objective)
+
+    @property
+    def _objective(self) -> Concave:
         policy = self.setup.make_policy() if self.agent is None else self.agent.policy
-        return repr(policy.objective)
+        return policy.objective  # type: ignore[no-any-return]
+
+    def describe(self, objective: Concave) -> str:
+        """An objective in words, with the names of the rewards."""
+        return objective.describe(self.problem if self.agent is None else self.agent.problem)
 
     # --- as bytes -----------------------------------------------------------------------------
 
@@ -341,7 +384,10 @@ class Model:
         """What was learnt and is open, without the names that ids contain."""
         agent = None if self.agent is None else self.agent.dump()
         counts = tuple(self._counts.values())
-        early = tuple((key, tuple(row)) for key, row in self.early.items())
+        early = tuple(
+            (key, tuple(item.features.tolist()), *item.attributes.items())
+            for key, item in self.early.items()
+        )
         setup = msgspec.json.encode(self.setup).decode()
         return (setup, counts, tuple(self.changes), early, agent, self.ring.dump())
 
@@ -351,10 +397,10 @@ class Model:
     ) -> Model:
         """The model that `dump` wrote; row_at: the clock and the payload of a row of the log."""
 
-        def group_in(model: Model, first: int, seq: int) -> Group:
+        def group_in(model: Model, first: int, seq: int) -> DecisionGroup:
             clock, payload = row_at(seq)
-            for event in decode(payload):
-                if isinstance(event, Decided) and event.model == number:
+            for event in events.decode(payload):
+                if isinstance(event, events.DecisionsMade) and event.model == number:
                     return model._group(event, first, seq, clock)
             raise IncompatibleState(f"row {seq} of the log holds no decisions of model {number}")
 
@@ -362,7 +408,11 @@ class Model:
 
     @classmethod
     def _loaded(
-        cls, number: int, token: str, data: bytes, group_in: Callable[[Model, int, int], Group]
+        cls,
+        number: int,
+        token: str,
+        data: bytes,
+        group_in: Callable[[Model, int, int], DecisionGroup],
     ) -> Model:
         try:
             own, epochs, setup, counts, changes, early, agent, ring = unpack(data)
@@ -372,7 +422,7 @@ class Model:
             model.epochs = {epoch: (first, stop) for epoch, first, stop in epochs}
             model._counts = dict(zip(_COUNTS, counts, strict=True))
             model.changes = list(changes)
-            model.early = {key: list(row) for key, row in early}
+            model.early = {key: Item(np.array(row), **dict(own)) for key, row, *own in early}
             own = _agent_token(number)
             model.agent = None if agent is None else Agent.restore(agent, token=own)
             model.ring.load(ring, partial(group_in, model))
@@ -402,9 +452,7 @@ def read_objective(text: str, most_parts: int | None = None) -> Concave | None:
     """An objective from its text, without running code; None for an empty text."""
     if not text:
         return None
-    objective = expressions.read(text, most_parts)
-    if not isinstance(objective, Concave):
-        raise InvalidInput(f"{text!r:.80} is not an objective; give one such as Minimum()")
+    objective: Concave = build_objective(text, "the objective", most_parts)
     return objective
 
 

@@ -11,23 +11,22 @@ import msgspec
 
 from fairwolfe.service import page, wire
 from fairwolfe.service.config import Config
-from fairwolfe.service.whatif import Answers, WhatIf
-
-__all__ = ["document"]
+from fairwolfe.service.reference import ENTRIES, GROUPS, PARAMETERS, Entry
+from fairwolfe.service.whatif import InterviewAnswers, WhatIf
 
 _BODIES: dict[tuple[str, str], Any] = {
     ("POST", "decide"): wire.Decide,
     ("POST", "decide_many"): wire.DecideMany,
     ("POST", "feedback"): wire.Feedback | list[wire.Feedback],
-    ("POST", "items"): wire.Items,
-    ("PUT", "objective"): wire.Change,
+    ("POST", "items"): wire.AddItems,
+    ("PUT", "objective"): wire.ReplaceObjective,
     ("POST", "what-if"): WhatIf,
-    ("POST", "questions"): Answers,
+    ("POST", "questions"): InterviewAnswers,
 }
 _ANSWERS: dict[tuple[str, str], Any] = {
-    ("POST", "decide"): wire.Decided,
-    ("POST", "decide_many"): list[wire.Decided],
-    ("POST", "feedback"): list[wire.Told],
+    ("POST", "decide"): wire.DecideReply,
+    ("POST", "decide_many"): list[wire.DecideReply],
+    ("POST", "feedback"): list[wire.FeedbackReply],
 }
 _QUERIES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
     "/": (("model", {"type": "string"}),),
@@ -63,7 +62,8 @@ def document(config: Config, routes: Sequence[Any]) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for route in routes:
         path = route.path.replace(":path}", "}")
-        paths.setdefault(path, {})[route.method.lower()] = _operation(config, route, by_kind)
+        entry = ENTRIES[f"{route.method} {path}"]
+        paths.setdefault(path, {})[route.method.lower()] = _operation(config, route, entry, by_kind)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -71,6 +71,7 @@ def document(config: Config, routes: Sequence[Any]) -> dict[str, Any]:
             "version": version("fairwolfe"),
             "description": "Decisions for a concave function of several average rewards.",
         },
+        "tags": [{"name": name, "description": text} for name, text in GROUPS.items()],
         "paths": paths,
         "components": {
             "schemas": components,
@@ -79,21 +80,26 @@ def document(config: Config, routes: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def _operation(config: Config, route: Any, by_kind: dict[str, Any]) -> dict[str, Any]:
+def _operation(config: Config, route: Any, entry: Entry, by_kind: dict[str, Any]) -> dict[str, Any]:
     tail = (route.method, route.path.rsplit("/", 1)[-1])
-    error: dict[str, Any] = {"application/json": {"schema": by_kind[str(wire.Error)]}}
+    schema = by_kind[str(_ANSWERS[tail])] if tail in _ANSWERS else {"type": "object"}
+    content: dict[str, Any] = {wire.JSON: {"schema": schema}, wire.MSGPACK: {}}
+    error: dict[str, Any] = {wire.JSON: {"schema": by_kind[str(wire.Error)]}}
+    if route.media is not None:
+        content = {route.media: {}}
     if route.refusal is not None:  # for people
-        error = {route.media: {}}
+        error = content
     answers: dict[str, Any] = {
         code: {"description": text, "content": error} for code, text in _REFUSALS.items()
     }
-    content: dict[str, Any] = {} if route.media is None else {route.media: {}}
-    if not content:
-        schema = by_kind[str(_ANSWERS[tail])] if tail in _ANSWERS else {"type": "object"}
-        content = {wire.JSON: {"schema": schema}, wire.MSGPACK: {}}
+    media = route.media or wire.JSON
+    done = {**content, media: {**content[media], "example": entry.reply}}
     for code in route.status:
-        answers[str(code)] = {"description": "Done", "content": content}
+        answers[str(code)] = {"description": "Done", "content": done}
     operation: dict[str, Any] = {
+        "tags": [entry.group],
+        "summary": entry.summary,
+        "description": entry.description,
         "operationId": tail[1] if tail in _ANSWERS else route.handler.__name__.strip("_"),
         "responses": answers,
         "security": [{"key": []}] if config.keys else [],
@@ -101,32 +107,25 @@ def _operation(config: Config, route: Any, by_kind: dict[str, Any]) -> dict[str,
     }
     parameters = [_parameter(config, name) for name in re.findall(r"{(\w+)", route.path)]
     parameters += [
-        {"name": name, "in": "query", "required": False, "schema": schema}
+        _described(name, {"in": "query", "required": False, "schema": schema})
         for name, schema in _QUERIES.get(route.path, ())
     ]
     if tail == ("PUT", "objective"):
-        schema = {"type": "string", "examples": ["*", '"3"']}
-        parameters.append({"name": "If-Match", "in": "header", "required": True, "schema": schema})
+        given = {"in": "header", "required": True, "schema": {"type": "string"}}
+        parameters.append(_described("If-Match", given))
     if parameters:
         operation["parameters"] = parameters
-    if tail in _BODIES:
-        schema = by_kind[str(_BODIES[tail])]
-        body = {wire.JSON: {"schema": schema}}
-        operation["requestBody"] = {"required": True, "content": body}
+    body = {wire.JSON: {"schema": by_kind[str(_BODIES[tail])]}} if tail in _BODIES else {}
     if route.path == "/sign-in":
-        form = {"application/x-www-form-urlencoded": {"schema": _FORM}}
-        operation["requestBody"] = {"required": True, "content": form}
+        body = {"application/x-www-form-urlencoded": {"schema": _FORM}}
+    if body:
+        body = {media: {**one, "example": entry.request} for media, one in body.items()}
+        operation["requestBody"] = {"required": True, "content": body}
     if tail == ("POST", "decide"):
+        model, id = {"model": "$request.path.model"}, {"id": "$response.body#/id"}
         answers["200"]["links"] = {
-            "feedback": {
-                "operationId": "feedback",
-                "parameters": {"model": "$request.path.model"},
-                "requestBody": {"id": "$response.body#/id"},
-            },
-            "decision": {
-                "operationId": "decision",
-                "parameters": {"model": "$request.path.model", "id": "$response.body#/id"},
-            },
+            "feedback": {"operationId": "feedback", "parameters": model, "requestBody": id},
+            "decision": {"operationId": "decision", "parameters": model | id},
         }
     return operation
 
@@ -135,4 +134,12 @@ def _parameter(config: Config, name: str) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "string"}
     if name in ("model", "name"):
         schema["enum"] = list(config.models if name == "model" else page.FILES)
-    return {"name": name, "in": "path", "required": True, "schema": schema}
+    return _described(name, {"in": "path", "required": True, "schema": schema})
+
+
+def _described(name: str, parameter: dict[str, Any]) -> dict[str, Any]:
+    """A parameter with its name, what it is, and an example."""
+    description, example = PARAMETERS[name]
+    values = parameter["schema"].get("enum", [example])
+    example = example if example in values else values[0]
+    return {"name": name, "description": description, "example": example, **parameter}

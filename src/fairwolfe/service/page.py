@@ -14,17 +14,15 @@ from importlib import resources
 from typing import Any
 from urllib.parse import parse_qs
 
-from fairwolfe.service import watch, wire
-from fairwolfe.service.betas import beta_of
+from fairwolfe.objectives.two_sided import beta_of
+from fairwolfe.service import docs, watch, wire
+from fairwolfe.service.config import Config
 from fairwolfe.service.core import Core
-from fairwolfe.service.http import Request, Response
+from fairwolfe.service.http import ANYONE, OPEN, Request, Response, Route
+from fairwolfe.service.keys import SECONDS
 from fairwolfe.service.model import Model, read_objective
-from fairwolfe.service.refusal import Refused
-from fairwolfe.service.sessions import SECONDS
-from fairwolfe.service.spec import ANYONE, OPEN, Spec
-from fairwolfe.service.whatif import Answers, WhatIf
-
-__all__ = ["FILES", "POLICY", "ROUTES", "frame_of", "number_in"]
+from fairwolfe.service.whatif import InterviewAnswers, WhatIf
+from fairwolfe.service.wire import Refused, invalid
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -39,17 +37,17 @@ _HEADERS = {
 FILES = {
     "app.js": "text/javascript; charset=utf-8",
     "charts.js": "text/javascript; charset=utf-8",
+    "docs.css": "text/css; charset=utf-8",
     "style.css": "text/css; charset=utf-8",
 }
 _TEXTS = {
     name: resources.files("fairwolfe.service").joinpath("pages", name).read_text(encoding="utf-8")
-    for name in (*FILES, "index.html", "sign_in.html")
+    for name in (*FILES, "docs.html", "index.html", "sign_in.html")
 }
 _LISTED = 10  # items at either end
 _FRAMES = 600  # of a stream: a client that comes back needs permission again
 _POINTS = 12  # of the history, where it is a table
 _PLACE = re.compile(r"{{(\w+)}}")
-_LIST = re.compile(r"(?<!\w)\(([^()]*)\)")
 _NONE = "–"
 
 Row = Sequence[str]
@@ -72,21 +70,6 @@ def number(x: float | None) -> str:
     if abs(shown) < 1e-6:
         return f"{shown:g}"
     return f"{shown:,}" if abs(shown) >= 1e-4 else f"{shown:.10f}".rstrip("0")
-
-
-def _brief(text: str) -> str:
-    """A text whose long lists are cut short: the whole of it is for machines.
-
-    >>> _brief("ByGroup(labels=(1, 2, 3, 4, 5, 6, 7, 8))")
-    'ByGroup(labels=(1, 2, … 6 more))'
-    """
-
-    def cut(match: re.Match[str]) -> str:
-        parts = match[1].split(", ")
-        more = f"{', '.join(parts[:2])}, … {len(parts) - 2} more"
-        return f"({more})" if len(parts) > 6 else match[0]
-
-    return _LIST.sub(cut, text)
 
 
 def _percent(share: float | None) -> str:
@@ -114,24 +97,14 @@ def tables_of(frame: dict[str, Any]) -> dict[str, list[list[str]]]:
         ],
         "rewards": [[name, number(x)] for name, x in frame["average"].items()],
         "counts": [
-            [name, f"{frame[key]:,}"]
-            for name, key in (
-                ("joined", "joined"),
-                ("expired", "expired"),
-                ("open", "open"),
-                ("late reports", "late"),
-            )
+            *([name, f"{frame[name]:,}"] for name in ("joined", "expired", "open")),
+            ["late reports", f"{frame['late']:,}"],
         ],
     }
     tables["constraints"] = [
-        [
-            one["name"],
-            f"{one['side']} {number(one['level'])}",
-            number(one["average"]),
-            number(one["slack"]),
-            number(one["shadow_price"]),
-            _kept(one),
-        ]
+        [one["name"], f"{one['side']} {number(one['level'])}"]
+        + [number(one[name]) for name in ("average", "slack")]
+        + [number(one["shadow_price"]) + (" a point" if "per" in one else ""), _kept(one)]
         for one in frame["constraints"]
     ]
     shown = frame.get("exposure")
@@ -151,7 +124,9 @@ def _kept(one: dict[str, Any]) -> str:
     if one["feasible"] is False:
         return "impossible"
     if one["slack"] is None:
-        return "not known yet"
+        return f"no {one['per']} yet" if "per" in one else "not known yet"
+    if one.get("kept_by_vanishing"):
+        return f"kept only because {one['per']} vanishes"
     return "kept" if one["slack"] >= 0.0 else "missed"
 
 
@@ -218,14 +193,12 @@ def _lorenz(shown: dict[str, Any], earlier: dict[str, Any] | None) -> list[Row]:
 
 
 def _change_rows(lines: Sequence[dict[str, Any]]) -> list[Row]:
+    def when(line: dict[str, Any]) -> str:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(line["when"]))
+
     return [
-        [
-            str(line["version"]),
-            time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(line["when"])),
-            line["who"] or _NONE,
-            _brief(line["from"] or _NONE),
-            _brief(line["to"]),
-        ]
+        [str(line["version"]), when(line), line["who"] or _NONE]
+        + [line[f"{side}_words"] or _NONE for side in ("from", "to")]
         for line in lines
     ]
 
@@ -264,30 +237,28 @@ async def _page(service: Any, request: Request) -> Response:
     objective = read_objective(model.objective)
     beta = None if objective is None else beta_of(objective)
     head = ["ago", "decisions", "f", "about", "interval", "at most"]
+    head += ["Gini index"] if model.ranks else []
     places = {
         f"t_{name}": _table(name, caption, columns, tables.get(name, []))
         for name, (caption, columns) in _CAPTIONS.items()
     }
-    places["t_history"] = _table(
-        "history",
-        "f and the best that can be reached",
-        [*head, "Gini index"] if model.ranks else head,
-        _history(service, model),
-    )
-    places["t_lorenz"] = _table(
-        "lorenz",
-        "Exposure of the least shown part of the items",
-        ("items", "now", "earlier"),
-        _lorenz(shown, earlier),
-    )
-    places["t_changes"] = _table(
-        "changes",
-        "Newest first, in UTC",
-        ("version", "when", "who", "from", "to"),
-        _change_rows(changes),
-        words=(1, 2, 3, 4),
-    )
+    caption = "f and the best that can be reached"
+    places["t_history"] = _table("history", caption, head, _history(service, model))
+    head = ["items", "now", "earlier"]
+    caption = "Exposure of the least shown part of the items"
+    places["t_lorenz"] = _table("lorenz", caption, head, _lorenz(shown, earlier))
+    head, rows = ["version", "when", "who", "from", "to"], _change_rows(changes)
+    places["t_changes"] = _table("changes", "Newest first, in UTC", head, rows, (1, 2, 3, 4))
     signed_in = bool(service.config.keys)
+    parts = {
+        "beta": beta is not None,
+        "constraints": bool(frame["constraints"]),
+        "exposure": model.ranks,
+        "groups": "groups" in tables,
+        "unchanged": not changes,
+        "changes": bool(changes),
+        "key": signed_in,
+    }
     sign_out = '<form method="post" action="sign-out"><button>Sign out</button></form>'
     return _answer(
         _html(
@@ -300,19 +271,13 @@ async def _page(service: Any, request: Request) -> Response:
             sentence=html.escape(str(live["sentence"])),
             stopped=html.escape(model.stopped),
             objective=html.escape(model.objective),
-            brief=html.escape(_brief(model.objective)),
+            description=html.escape(model.description),
             version=str(model.version),
             width="half" if len(model.rewards) == 1 else "whole",
             words=html.escape(shown["words"]),
             beta=number(beta),
-            no_beta=_hidden(beta is None),
             open_text="open" if beta is None else "",
-            no_constraints=_hidden(not frame["constraints"]),
-            no_exposure=_hidden(not model.ranks),
-            no_groups=_hidden("groups" not in tables),
-            no_unchanged=_hidden(bool(changes)),
-            no_changes=_hidden(not changes),
-            no_key=_hidden(not signed_in),
+            **{f"no_{name}": _hidden(not shown) for name, shown in parts.items()},
             **places,
         )
     )
@@ -325,6 +290,16 @@ def _link(name: str, current: bool) -> str:
 
 def _answer(text: str, status: int = 200) -> Response:
     return Response(text.encode(), "text/html; charset=utf-8", status, _HEADERS)
+
+
+def docs_of(document: dict[str, Any], config: Config) -> bytes:
+    """The OpenAPI document as a page."""
+    url = f"{'http' if config.tls is None else 'https'}://{config.listen}"
+    return _html("docs.html", **docs.places(document, url, bool(config.keys))).encode()
+
+
+async def _docs(service: Any, request: Request) -> Response:
+    return Response(service.docs, "text/html; charset=utf-8", headers=_HEADERS)
 
 
 async def _file(service: Any, request: Request) -> Response:
@@ -356,16 +331,15 @@ def _cookie(service: Any, token: str, seconds: int) -> str:
 
 
 def _without_cookie(service: Any, answer: Response) -> Response:
-    headers = {**answer.headers, "set-cookie": _cookie(service, "", 0)}
-    return answer._replace(headers=headers)
+    return answer._replace(headers={**answer.headers, "set-cookie": _cookie(service, "", 0)})
 
 
 async def _sign_out(service: Any, request: Request) -> Response:
     service.sessions.close(request.cookie(service.cookie) or "")
-    return _without_cookie(service, _door(service, "You have signed out."))
+    return _without_cookie(service, _sign_in_page(service, "You have signed out."))
 
 
-def _door(service: Any, message: str, status: int = 200) -> Response:
+def _sign_in_page(service: Any, message: str, status: int = 200) -> Response:
     """A page with a sentence, and the sign-in where there is one."""
     hidden = _hidden(not service.config.keys)
     title = "Sign in" if service.config.keys else "Refused"
@@ -378,7 +352,7 @@ def _refused(
 ) -> Response:
     """Why not, for people: who has shown no key yet is only asked for one."""
     message = refused.message if refused.error != "no_key" or refused.field else ""
-    answer = _door(service, message[:1].upper() + message[1:], status or refused.status)
+    answer = _sign_in_page(service, message[:1].upper() + message[1:], status or refused.status)
     return _without_cookie(service, answer) if refused.error == "signed_out" else answer
 
 
@@ -386,68 +360,61 @@ def _refused(
 
 
 async def _stream(service: Any, request: Request) -> Response:
-    model = service.core.model(request.params["model"])
     most = min(number_in(request, "frames", 1) or _FRAMES, _FRAMES)
-    service.audience.enter()
+    service.broadcast.enter()
     return Response(
-        service.audience.listen(model, most),
+        service.broadcast.listen(request.model, most),
         "text/event-stream",
         headers={"cache-control": "no-store", "x-accel-buffering": "no"},
-        on_end=service.audience.leave,
+        on_end=service.broadcast.leave,
     )
 
 
 async def _what_if(service: Any, request: Request) -> Response:
-    model = service.core.model(request.params["model"])
-    body: WhatIf = wire.decode(bytes(request.body), request.header(b"content-type"), WhatIf)
-    question = await service.asker.ask(model, service.core.recent[model.name].contexts(), body)
-    answer, media = wire.encode(question.view(), request.accept)
-    place = f"/v1/models/{model.name}/what-if/{question.id}"
-    return Response(answer, media, 202, {"location": place})
+    model, body = request.model, request.read(WhatIf)
+    run = await service.what_if.start(model, service.core.recent[model.name].contexts(), body)
+    reply, media = wire.encode(run.view(), request.accept)
+    return Response(reply, media, 202, {"location": f"/v1/models/{model.name}/what-if/{run.id}"})
 
 
 async def _what_if_answer(service: Any, request: Request) -> Any:
-    model = service.core.model(request.params["model"])
-    return service.asker.find(model, request.params["id"]).view()
+    return service.what_if.find(request.model, request.params["id"]).view()
 
 
 async def _questions(service: Any, request: Request) -> Any:
-    model = service.core.model(request.params["model"])
-    body: Answers = wire.decode(bytes(request.body), request.header(b"content-type"), Answers)
-    question = service.asker.find(model, request.params["id"])
-    return await asyncio.to_thread(question.interview, body.answers)
+    answers = request.read(InterviewAnswers).answers
+    run = service.what_if.find(request.model, request.params["id"])
+    return await asyncio.to_thread(run.interview, answers)
 
 
 async def _changes(service: Any, request: Request) -> Any:
-    model = service.core.model(request.params["model"])
-    return {"changes": watch.changes_of(service.core, model)}
+    return {"changes": watch.changes_of(service.core, request.model)}
 
 
 def number_in(request: Request, name: str, least: int) -> int | None:
     """The one parameter that a query may have, a whole number; None where it is not given."""
     for unknown in request.query.keys() - {name}:
-        raise Refused(422, "invalid", f"{unknown!r:.80} is unknown; {name} is known", unknown)
+        raise invalid(f"{unknown!r:.80} is unknown; {name} is known", unknown)
     given = request.query.get(name)
     if given is None:
         return None
     if not (given.isascii() and given.isdecimal() and len(given) <= 9 and int(given) >= least):
-        raise Refused(
-            422, "invalid", f"{name} is {given!r:.80}; give a whole number from {least} on", name
-        )
+        raise invalid(f"{name} is {given!r:.80}; give a whole number from {least} on", name)
     return int(given)
 
 
 _HTML = "text/html"
 _M = "/v1/models/{model}"
 ROUTES = (
-    Spec("GET", "/", OPEN, _page, media=_HTML, refusal=_refused),
-    Spec("GET", "/page/{name}", ANYONE, _file, media="text/*"),
-    Spec("POST", "/sign-in", ANYONE, _sign_in, (303,), media=_HTML, refusal=_refused),
-    Spec("POST", "/sign-out", ANYONE, _sign_out, media=_HTML, refusal=_refused),
-    Spec("GET", f"{_M}/stream", "read", _stream, media="text/event-stream"),
-    Spec("POST", f"{_M}/what-if", "read", _what_if, (202,)),
-    Spec("GET", f"{_M}/what-if/{{id}}", "read", _what_if_answer),
-    Spec("POST", f"{_M}/what-if/{{id}}/questions", "read", _questions),
-    Spec("GET", f"{_M}/changes", "read", _changes),
+    Route("GET", "/", OPEN, _page, media=_HTML, refusal=_refused),
+    Route("GET", "/docs", OPEN, _docs, media=_HTML, refusal=_refused),
+    Route("GET", "/page/{name}", ANYONE, _file, media="text/*"),
+    Route("POST", "/sign-in", ANYONE, _sign_in, (303,), media=_HTML, refusal=_refused),
+    Route("POST", "/sign-out", ANYONE, _sign_out, media=_HTML, refusal=_refused),
+    Route("GET", f"{_M}/stream", "read", _stream, media="text/event-stream"),
+    Route("POST", f"{_M}/what-if", "read", _what_if, (202,)),
+    Route("GET", f"{_M}/what-if/{{id}}", "read", _what_if_answer),
+    Route("POST", f"{_M}/what-if/{{id}}/questions", "read", _questions),
+    Route("GET", f"{_M}/changes", "read", _changes),
 )
 """The routes of the page; `routes.ROUTES` has them too."""

@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from fairwolfe.agent.names import keyed
-from fairwolfe.core.catalogue import sizes
+from fairwolfe.agent.names import attributes_of, keyed
+from fairwolfe.core.candidates import sizes
 from fairwolfe.core.contexts import Bilinear, PerArm
 from fairwolfe.core.feedback import Shown
 from fairwolfe.errors import IncompatibleState, InvalidInput
-from fairwolfe.service import logs
 from fairwolfe.service.config import Config, Setup, setup
 from fairwolfe.service.events import (
     Epoch,
@@ -30,9 +29,8 @@ from fairwolfe.service.events import (
     size,
 )
 from fairwolfe.service.model import Model
-from fairwolfe.service.store import Store
-
-__all__ = ["Recovered", "begin", "exercise", "recover", "replay"]
+from fairwolfe.service.store import SQLiteStore
+from fairwolfe.service.telemetry import log_event, log_stopped
 
 
 class Recovered(NamedTuple):
@@ -46,22 +44,20 @@ Before = Callable[[int, list[Event], dict[int, Model]], None]
 """Called before a row is applied: its seq, its events, and the models as they are by then."""
 
 
-def recover(store: Store) -> Recovered:
+def recover(store: SQLiteStore) -> Recovered:
     """The models of a log, each from its newest good snapshot on."""
     models, starts = _started(store)
     for number, fresh in list(models.items()):
         for seq, data in store.snapshots(number):
-            if data is None:
-                words = "its SHA-256 does not fit"
-                logs.say("snapshot_unused", words, logging.WARNING, model=fresh.name, seq=seq)
-                continue
+            why = "its SHA-256 does not fit"
             try:
-                loaded = Model.load(number, store.token, data, store.row)
-                models[number], starts[number] = loaded, seq
-                break
+                if data is not None:
+                    models[number] = Model.load(number, store.token, data, store.row)
+                    starts[number] = seq
+                    break
             except IncompatibleState as error:
-                words = f"it cannot be read ({type(error).__name__}); see fairwolfe log verify"
-                logs.say("snapshot_unused", words, logging.WARNING, model=fresh.name, seq=seq)
+                why = f"it cannot be read ({type(error).__name__}); see fairwolfe log verify"
+            log_event("snapshot_unused", why, logging.WARNING, model=fresh.name, seq=seq)
         if number in store.bases and models[number] is fresh:
             raise IncompatibleState(
                 f"no snapshot of model {fresh.name!r} can be read, and rows up to {store.deleted} "
@@ -71,7 +67,7 @@ def recover(store: Store) -> Recovered:
     return _folded(store, models, starts)
 
 
-def replay(store: Store, until: int | None = None, before: Before | None = None) -> Recovered:
+def replay(store: SQLiteStore, until: int | None = None, before: Before | None = None) -> Recovered:
     """The models of a log from its first row on, up to a row: for audits.
 
     Where rows were deleted after an export, from the snapshots on which the log rests since.
@@ -95,7 +91,7 @@ def replay(store: Store, until: int | None = None, before: Before | None = None)
     return _folded(store, models, starts, until, before)
 
 
-def _started(store: Store) -> tuple[dict[int, Model], dict[int, int]]:
+def _started(store: SQLiteStore) -> tuple[dict[int, Model], dict[int, int]]:
     """The models that the log names, as they began, and the rows that name them."""
     models: dict[int, Model] = {}
     starts: dict[int, int] = {}
@@ -110,7 +106,7 @@ def _started(store: Store) -> tuple[dict[int, Model], dict[int, int]]:
 
 
 def _folded(
-    store: Store,
+    store: SQLiteStore,
     models: dict[int, Model],
     starts: dict[int, int],
     until: int | None = None,
@@ -130,23 +126,30 @@ def _folded(
         if before is not None:
             before(seq, events, models)
         for event in events:
-            model = models[event.model]
-            if model.stopped:
-                continue
-            try:
-                model.apply(event, seq, clock)
-            except Exception as error:
-                logs.stopped(model, error, seq)
-                model.stopped = (
-                    f"model {model.name!r} is stopped, since row {seq} of the log could not be "
-                    f"applied ({type(error).__name__}: {error})"
-                )
-            records += size(event)
+            if not models[event.model].stopped:
+                apply_event(models[event.model], event, seq, clock)
+                records += size(event)
     return Recovered(models, records)
 
 
+def apply_event(model: Model, event: Event, seq: int, clock: float, advice: str = "") -> None:
+    """Apply an event of a row that is durable. A model that cannot do so is stopped: the log is
+    right, this state of it is not, and nothing more is built on it.
+    """
+    if model.stopped:
+        return
+    try:
+        model.apply(event, seq, clock)
+    except Exception as error:
+        log_stopped(model, error, seq)
+        model.stopped = (
+            f"model {model.name!r} is stopped, since row {seq} of the log could not be applied "
+            f"({type(error).__name__}: {error}){advice}"
+        )
+
+
 def begin(
-    store: Store, config: Config, existing: dict[int, Model], clock: float
+    store: SQLiteStore, config: Config, existing: dict[int, Model], clock: float
 ) -> dict[str, Model]:
     """The models of the configuration by name: new ones begin, changed ones raise an error.
 
@@ -156,24 +159,24 @@ def begin(
     models: dict[str, Model] = {}
     new: list[int] = []
     events: list[Event] = []
-    for name in config.models:
+    for name, given in config.models.items():
         wanted = setup(config, name)
         model = by_name.get(name)
         if model is None:
             model = Model(max(existing, default=-1) + 1 + len(new), store.token, wanted)
             new.append(model.number)
             events.append(Started(model.number, msgspec.json.encode(wanted).decode()))
-            first = _first_items(config, name, model)
-            if first is not None:
-                model.copy().apply(first, 0, clock)  # raises before it is written
-                events.append(first)
-        elif model.setup != wanted:
+            if given.items is not None:
+                keys, rows, own = read_items(config, name, given.items, sizes(model.problem)[1])
+                added = ItemsAdded(model.number, keys, rows, "", "", own)
+                model.copy().apply(added, 0, clock)  # raises before it is written
+                events.append(added)
+        elif not model.setup.agrees(wanted):
             raise IncompatibleState(_difference(name, model.setup, wanted))
-        elif config.models[name].items is not None:
-            _same_items(config, name, model)
-        model.audit = config.models[name].audit
-        model.tolerance = config.models[name].tolerance
-        model.out_of_range = config.models[name].out_of_range
+        elif given.items is not None:
+            _check_items(config, name, model, given.items)
+        model.audit, model.tolerance = given.audit, given.tolerance
+        model.out_of_range = given.out_of_range
         models[name] = model
     epoch = secrets.token_hex(6)
     events += [Epoch(model.number, epoch) for model in models.values()]
@@ -198,44 +201,48 @@ def _difference(name: str, old: Setup, new: Setup) -> str:
     )
 
 
-def _first_items(config: Config, name: str, model: Model) -> ItemsAdded | None:
-    """The items of a file, for the first start."""
-    file = config.models[name].items
-    if file is None:
-        return None
-    keys, features = read_items(config, name, file, sizes(model.problem)[1])
-    return ItemsAdded(model.number, keys, features, "")
-
-
-def _same_items(config: Config, name: str, model: Model) -> None:
+def _check_items(config: Config, name: str, model: Model, file: str) -> None:
     """The log decides: a file of other items than it began with raises an error."""
-    file = config.models[name].items
-    assert file is not None
-    keys, features = read_items(config, name, file, sizes(model.problem)[1])
-    here = model.items()
+    keys, features, attributes = read_items(config, name, file, sizes(model.problem)[1])
+    here, known = model.items(), model.attributes()
     ever = set((model.agent and model.agent.names) or model.early)
-    for key, row in zip(keys, features.tolist(), strict=True):
-        if key not in ever or (key in here and here[key] != row):
+    each = attributes or ((),) * len(keys)
+    for key, row, own in zip(keys, features.tolist(), each, strict=True):
+        other = key in here and (here[key] != row or known[key] != dict(own))
+        if key not in ever or other:
             raise InvalidInput(
                 f"models.{name}.items: item {key!r:.80} of {file} is not as the log has it. The "
                 "file is for the first start only; add and retire items by POST and DELETE"
             )
 
 
-def read_items(config: Config, name: str, file: str, width: int) -> tuple[tuple[str, ...], Any]:
-    """Keys and features (items, width) of a Parquet file with columns key and features, or of a
-    JSON file {key: features}.
+def with_attributes(row: Any) -> bool:
+    """Whether an item of a file is features and attributes, not features alone."""
+    return isinstance(row, dict) and "features" in row and row.keys() <= {"features", "attributes"}
+
+
+def read_items(config: Config, name: str, file: str, width: int) -> tuple[Any, Any, Any]:
+    """Keys, features (items, width), and the attributes of each as `ItemsAdded` has them; of a
+    Parquet file with columns key, features and maybe attributes, or of a JSON file {key: features},
+    {key: {"features": ..., "attributes": {...}}}. Features by name are encoded.
     """
     path, where = config.path(file), f"models.{name}.items"
     try:
         if path.suffix == ".json":
             table = json.loads(path.read_text(encoding="utf-8"))
-            pairs = list(table.items())
+            given = list(table.items())
         else:
             from pyarrow import parquet
 
-            rows = parquet.read_table(path, columns=["key", "features"]).to_pylist()
-            pairs = [(str(row["key"]), row["features"]) for row in rows]
+            columns = parquet.read_schema(path).names
+            wanted = ["key", "features", *({"attributes"} & set(columns))]
+            rows = parquet.read_table(path, columns=wanted).to_pylist()
+            given = [(str(row.pop("key")), row) for row in rows]
+        whole = [(key, row if with_attributes(row) else {"features": row}) for key, row in given]
+        pairs = [(key, row["features"]) for key, row in whole]
+        # A struct has every name for every item, and None where an item has none; a map has pairs.
+        owns = [dict(row.get("attributes") or {}) for _, row in whole]
+        owns = [{n: text for n, text in own.items() if text is not None} for own in owns]
     except ImportError as error:
         raise InvalidInput(f"{where}: Parquet needs pyarrow; install it, or give JSON") from error
     except Exception as error:  # of whatever reads the file
@@ -244,9 +251,17 @@ def read_items(config: Config, name: str, file: str, width: int) -> tuple[tuple[
             "features, or JSON {key: features}"
         ) from error
     try:
-        return keyed(pairs, width)
+        encoder = setup(config, name).make_encoders().rows
+        if encoder is not None:
+            pairs = [
+                (key, encoder([row])[0] if isinstance(row, dict) else row) for key, row in pairs
+            ]
+        keys, features = keyed(pairs, width)
+        checked = [attributes_of(key, own) for key, own in zip(keys, owns, strict=True)]
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {path}: {error}") from error
+    attributes = tuple(tuple(own.items()) for own in checked) if any(checked) else ()
+    return keys, features, attributes
 
 
 # --- before a change ----------------------------------------------------------------------------
@@ -259,29 +274,28 @@ def exercise(model: Model) -> None:
         return
     decisions = agent.propose(_contexts(model, 2, np.random.default_rng(0)))
     agent.issue(decisions)
-    n, rewards = len(decisions), len(model.rewards)
+    n, slots = len(decisions), model.n_slots
+    rewards: Any = np.tile(model.problem.low, (n, 1))
     if model.ranks:
-        nothing = Shown(np.zeros((n, model.n_slots)), np.zeros((n, model.n_slots, rewards)))
-        agent.update_many(decisions, nothing)
-    else:
-        agent.update_many(decisions, np.tile(model.problem.low, (n, 1)))
+        rewards = Shown(np.zeros((n, slots)), np.zeros((n, slots, len(model.rewards))))
+    agent.update_many(decisions, rewards)
     with suppress(InvalidInput):  # of a policy that keeps no live numbers
         agent.live()
 
 
 def _contexts(model: Model, rows: int, rng: np.random.Generator) -> Any:
+    """Random contexts, within the norms of the problem."""
     problem = model.problem
-    size_, norm = problem.n_features, problem.feature_norm
+
+    def drawn(*shape: int, norm: float = 0.5) -> Any:
+        return rng.normal(size=shape) * (norm / np.sqrt(shape[-1]))
+
     if model.ranks:
-        p = sizes(problem)[0]
-        return rng.normal(size=(rows, p)) * (0.5 / np.sqrt(p))
+        return drawn(rows, sizes(problem)[0])
+    norm, arms = 0.5 * problem.feature_norm, len(model.setup.arms) or 2
     if problem.n_arms is not None:
-        scale = 0.5 * norm / np.sqrt(problem.dimension)
-        return [PerArm(rng.normal(size=problem.dimension) * scale) for _ in range(rows)]
-    if isinstance(size_, tuple):
-        p, q = size_
-        return [
-            Bilinear(rng.normal(size=p) * 0.5 / np.sqrt(p), rng.normal(size=(2, q)) / np.sqrt(q))
-            for _ in range(rows)
-        ]
-    return rng.normal(size=(rows, 2, size_)) * (0.5 * norm / np.sqrt(size_))
+        return [PerArm(drawn(problem.dimension, norm=norm)) for _ in range(rows)]
+    if isinstance(problem.n_features, tuple):
+        p, q = problem.n_features
+        return [Bilinear(drawn(p), drawn(arms, q, norm=1.0)) for _ in range(rows)]
+    return drawn(rows, arms, problem.n_features, norm=norm)

@@ -1,38 +1,39 @@
-"""The routes: who may use them, and what they answer."""
+"""Every route: who may use it, and its reply. `Service` finds the route of a request.
+
+The hot routes, decide and feedback, turn a body into work for the core (`HotEndpoint`).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import re
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from fairwolfe.agent.names import keyed
-from fairwolfe.core.catalogue import sizes
+from fairwolfe.agent.names import attributes_of, keyed, require_attributes
+from fairwolfe.core.candidates import sizes
 from fairwolfe.errors import InvalidInput
-from fairwolfe.service import logs, metrics, openapi, page, watch, wire
-from fairwolfe.service.config import Config, Key
-from fairwolfe.service.core import Core
+from fairwolfe.objectives.two_sided import grouped_by
+from fairwolfe.service import openapi, page, watch, wire
+from fairwolfe.service.config import Config, Key, Limits, Scope, bytes_of
+from fairwolfe.service.core import Core, Waiter, Work
 from fairwolfe.service.events import Event, ItemsAdded, ItemsRetired, ObjectiveReplaced
-from fairwolfe.service.hot import KINDS, Hot, Sizes, too_large
-from fairwolfe.service.http import Request, Response
-from fairwolfe.service.keys import Keys
-from fairwolfe.service.model import Model
+from fairwolfe.service.http import ANYONE, OPEN, Request, Response, Route
+from fairwolfe.service.keys import KeyRing, Sessions
+from fairwolfe.service.model import Model, read_objective
 from fairwolfe.service.page import number_in
-from fairwolfe.service.refusal import Refused, invalid
-from fairwolfe.service.sessions import Sessions
-from fairwolfe.service.spec import ANYONE, OPEN, Spec
-from fairwolfe.service.watch import Audience
-from fairwolfe.service.whatif import Asker
-
-__all__ = ["ANYONE", "OPEN", "ROUTES", "Route", "Service", "Spec"]
+from fairwolfe.service.telemetry import log_change, metrics_text
+from fairwolfe.service.watch import Broadcast
+from fairwolfe.service.whatif import WhatIfRunner
+from fairwolfe.service.wire import DecisionRequest, Refused, invalid_input, too_large
 
 logger = logging.getLogger("fairwolfe.service")
 
@@ -41,10 +42,109 @@ _BACKUP_PAGES = 64  # of 16 kB, between two groups
 _CHUNK = 1 << 16
 
 
-class Route(NamedTuple):
+class HotRoute(NamedTuple):
+    """A hot route: the scope that it needs, the type of its body, how that becomes requests or
+    entries of feedback, and the reply.
+    """
+
+    name: str
+    scope: Scope
+    body: Any
+    parse: Callable[
+        [Any, Model, wire.RequestLimits], tuple[Sequence[DecisionRequest], Sequence[wire.Feedback]]
+    ]
+    reply: Callable[[Work, Any, float], Any]
+
+    @property
+    def path(self) -> str:
+        """Of the route, for any model."""
+        return f"{_M}/{self.name}"
+
+
+def _decide_many_reply(work: Work, issued: Any, window: float) -> Any:
+    return [wire.decide_reply(work.model, one, window) for one in issued]
+
+
+def _feedback_reply(work: Work, outcomes: Any, window: float) -> Any:
+    pairs = zip(work.entries, outcomes, strict=True)
+    return [wire.FeedbackReply(entry.id, outcome) for entry, outcome in pairs]
+
+
+_M = "/v1/models/{model}"
+HOT_ROUTES = (
+    HotRoute(
+        "decide",
+        "decide",
+        wire.Decide,
+        lambda body, model, limits: ([wire.decision_request(body, model, limits)], ()),
+        lambda work, issued, window: wire.decide_reply(work.model, issued[0], window),
+    ),
+    HotRoute(
+        "decide_many",
+        "decide",
+        wire.DecideMany,
+        lambda body, model, limits: (wire.decision_requests(body, model, limits), ()),
+        _decide_many_reply,
+    ),
+    HotRoute(
+        "feedback",
+        "feedback",
+        wire.Feedback | list[wire.Feedback],
+        lambda body, model, limits: ((), wire.feedback_entries(body)),
+        _feedback_reply,
+    ),
+)
+
+
+@lru_cache(maxsize=512)
+def request_limits(limits: Limits, key: Key | None) -> wire.RequestLimits:
+    """How large a request may be: the smaller of what everybody and what its key may send."""
+    bounds: list[Limits | Key] = [limits] if key is None else [limits, key]
+    bodies = (bytes_of("body", one.body) for one in bounds if one.body is not None)
+    return wire.RequestLimits(
+        min(bodies),
+        min(one.candidates for one in bounds if one.candidates is not None),
+        min(one.dimensions for one in bounds if one.dimensions is not None),
+        limits.values,
+    )
+
+
+class HotEndpoint:
+    """A hot route of a model."""
+
+    def __init__(self, route: HotRoute, core: Core, model: Model) -> None:
+        self.route, self.core, self.model = route, core, model
+        self.window, self.path = core.windows[model.name], route.path
+
+    def admit(self, stated: int, key: Key | None) -> int:
+        """How many bytes a body may have; Refused where it has more, or too much waits already."""
+        most = request_limits(self.core.limits, key).body
+        if stated > most:
+            raise too_large(most)
+        self.core.admit(stated)
+        return most
+
+    def work(
+        self, body: bytes, content_type: str, key: Key | None, waiter: Waiter | None = None
+    ) -> Work:
+        """What a body asks for."""
+        read = wire.decode(body, content_type, self.route.body)
+        limits = request_limits(self.core.limits, key)
+        requests, entries = self.route.parse(read, self.model, limits)
+        weight = len(body)
+        if self.model.encodes:  # a few bytes may have become many numbers
+            weight += sum(watch.size_of(ask.context) for ask in requests)
+        return Work(self.model, requests, entries, None, waiter, key, weight)
+
+    def encoded(self, work: Work, result: Any, accept: str) -> tuple[bytes, str]:
+        """The reply, and its content type."""
+        return wire.encode(self.route.reply(work, result, self.window), accept)
+
+
+class BoundRoute(NamedTuple):
     """A route of a service: the pattern of its path, and the scope that a key needs."""
 
-    spec: Spec
+    route: Route
     pattern: re.Pattern[str]
     scope: str | None
 
@@ -54,18 +154,19 @@ class Service:
 
     def __init__(self, core: Core, config: Config, on_end: Callable[[], None]) -> None:
         self.core, self.config = core, config
-        self.keys = Keys(config.keys)
-        self.windows = core.windows
-        self.sizes = Sizes(config)
+        self.keys = KeyRing(config.keys)
         self.hot = {
-            kind.path.replace("{model}", name).encode(): Hot(kind, core, model, self.sizes)
-            for kind in KINDS
+            route.path.replace("{model}", name).encode(): HotEndpoint(route, core, model)
+            for route in HOT_ROUTES
             for name, model in core.models.items()
         }
-        self.routes = tuple(Route(one, _pattern(one.path), self._scope(one)) for one in ROUTES)
+        own = {ANYONE: None, OPEN: "read" if config.public else None}
+        self.routes = tuple(
+            BoundRoute(one, _pattern(one.path), own.get(one.scope, one.scope)) for one in ROUTES
+        )
         self.sessions, self.cookie = Sessions(), f"fairwolfe-{core.store.token}"
-        self.audience = Audience(core, config.limits.listeners, page.frame_of)
-        self.asker = Asker()
+        self.broadcast = Broadcast(core, config.limits.listeners, page.frame_of)
+        self.what_if = WhatIfRunner()
         self.ending = False
         self._on_end = on_end
         self._aside: set[asyncio.Task[None]] = set()
@@ -75,12 +176,10 @@ class Service:
         """The OpenAPI document, made once: anybody may ask for it, as often as they like."""
         return openapi.document(self.config, ROUTES)
 
-    def _scope(self, spec: Spec) -> str | None:
-        if spec.scope == ANYONE:
-            return None
-        if spec.scope == OPEN:
-            return "read" if self.config.public else None
-        return spec.scope
+    @cached_property
+    def docs(self) -> bytes:
+        """The same as a page."""
+        return page.docs_of(self.document, self.config)
 
     def open(self, request: Request, stated: int) -> None:
         """Find the route of a request whose head has arrived, check its key, and set how large its
@@ -91,48 +190,43 @@ class Service:
             hot = self._open(request)
         if hot is not None:
             request.hot, request.path = hot, hot.path
-            self.core.numbers.begin(hot.path)
-            request.key = self._key(request, hot.kind.scope)
+            self.core.metrics.begin(hot.path)
+            request.key = self._key(request, hot.route.scope)
             request.most = hot.admit(stated, request.key)
         elif stated > request.most:
             raise too_large(request.most)
         coding = request.header(b"content-encoding", "identity")
         if coding.lower() != "identity":
-            raise Refused(
-                415,
-                "unsupported_coding",
-                f"Content-Encoding is {coding!r:.80}; send the body as it is",
-                "content-encoding",
-            )
+            text = f"Content-Encoding is {coding!r:.80}; send the body as it is"
+            raise Refused(415, "unsupported_coding", text, "content-encoding")
 
-    def _open(self, request: Request) -> Hot | None:
+    def _open(self, request: Request) -> HotEndpoint | None:
         """Find a route by its pattern; the hot route that it is, if it is one."""
         raw = request.target.partition(b"?")[0].decode("latin-1")
         method = "GET" if request.method == "HEAD" else request.method
         others = []
-        for route in self.routes:
-            match = route.pattern.fullmatch(raw)
+        for route, pattern, scope in self.routes:
+            match = pattern.fullmatch(raw)
             if match is None:
                 continue
-            if route.spec.method != method:
-                others.append(route.spec.method)
+            if route.method != method:
+                others.append(route.method)
                 continue
             request.params = {name: unquote(text) for name, text in match.groupdict().items()}
-            if route.spec.handler is None:
+            if route.handler is None:
                 model = self.core.model(request.params["model"])
-                kind = route.spec.path.rpartition("/")[2]
-                return self.hot[f"/v1/models/{model.name}/{kind}".encode()]
-            request.route, request.path = route, route.spec.path
-            self.core.numbers.begin(request.path)
-            request.who, request.key = self.admit(request, route.scope)
-            request.most = self.sizes.of(request.key).body
+                return self.hot[route.path.replace("{model}", model.name).encode()]
+            request.route, request.path = route, route.path
+            self.core.metrics.begin(request.path)
+            request.who, request.key = self.admit(request, scope)
+            request.most = request_limits(self.config.limits, request.key).body
             return None
         where = f"{request.method} {unquote(raw)!r:.120}"
         if others:
             allowed = ", ".join(sorted({*others, *(["HEAD"] if "GET" in others else [])}))
             text = f"{where}: the method is not allowed; use {allowed}"
             raise Refused(405, "wrong_method", text, headers={"allow": allowed})
-        raise Refused(404, "not_found", f"{where}: there is no such path; see /openapi.json")
+        raise Refused(404, "not_found", f"{where}: there is no such path; see /docs")
 
     def _key(self, request: Request, scope: str) -> Key | None:
         """The key of a request; that of the last one on its connection is not hashed again."""
@@ -159,14 +253,19 @@ class Service:
     async def answer(self, request: Request) -> Response:
         """The answer to a request that has arrived whole."""
         assert request.route is not None
-        assert request.route.spec.handler is not None
-        return _response(await request.route.spec.handler(self, request), request.accept)
+        assert request.route.handler is not None
+        if "model" in request.params:
+            request.model = self.core.model(request.params["model"])
+        reply = await request.route.handler(self, request)
+        if isinstance(reply, Response):
+            return reply
+        return Response(*wire.encode(reply, request.accept))
 
     def end(self) -> None:
         """Nothing more begins, and all streams end."""
         self.ending = True
-        self.audience.end()
-        self.asker.end()
+        self.broadcast.end()
+        self.what_if.end()
 
     def do_aside(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         """Do what takes a while on another thread, and tell the loop what came of it."""
@@ -210,124 +309,120 @@ class Service:
 
 
 async def _decision(service: Service, request: Request) -> Any:
-    model = service.core.model(request.params["model"])
-    return wire.found(model, service.core.find(model, request.params["id"]))
+    return wire.decision_view(request.model, service.core.find(request.model, request.params["id"]))
 
 
 # --- items and the objective -------------------------------------------------------------------
 
 
 async def _items(service: Service, request: Request) -> Any:
-    model = _ranking(service, request)
-    return {"items": [{"key": k, "features": row} for k, row in model.items().items()]}
+    model = _ranking(request)
+    items, attributes = model.items(), model.attributes()
+    return {
+        "items": [
+            {"key": key, "features": row, "attributes": attributes[key]}
+            for key, row in items.items()
+        ]
+    }
 
 
 async def _add_items(service: Service, request: Request) -> Any:
-    model = _ranking(service, request)
-    body: wire.Items = _body(request, wire.Items)
+    model = _ranking(request)
+    body: wire.AddItems = request.read(wire.AddItems)
+    given = wire.item_rows(body, model, request_limits(service.config.limits, request.key))
 
     def change() -> Event | None:
         try:
-            given = [(item.key, item.features) for item in body.items]
             keys, features = keyed(given, sizes(model.problem)[1])
+            attributes = [attributes_of(item.key, item.attributes) for item in body.items]
+            objective = read_objective(model.objective)
+            if body.objective:
+                objective = wire.objective_of(body.objective, model, new_items=len(keys))
+            require_attributes(grouped_by(objective) if objective else (), keys, attributes)
         except InvalidInput as error:
-            raise invalid(error, "items") from error
-        if body.objective:
-            wire.objective_of(body.objective, model, new_items=len(keys))
-        here = model.items()
-        for key, row in zip(keys, features.tolist(), strict=True):
-            if key in here and here[key] != row:
-                raise Refused(
-                    409,
-                    "other_features",
-                    f"item {key!r:.80} has other features; retire it with DELETE first, and add it "
-                    "anew: it then has a time of its own",
-                    "items",
-                )
+            raise invalid_input(error, "items") from error
+        here, known = model.items(), model.attributes()
+        for key, row, own in zip(keys, features.tolist(), attributes, strict=True):
+            for name, same in (
+                ("features", here.get(key) == row),
+                ("attributes", known.get(key) == own),
+            ):
+                if key in here and not same:
+                    text = (
+                        f"item {key!r:.80} has other {name}; retire it with DELETE first, and add "
+                        "it anew: it then has a time of its own"
+                    )
+                    raise Refused(409, f"other_{name}", text, "items")
         new = [place for place, key in enumerate(keys) if key not in here]
         if not new and not body.objective:
             return None
         fresh = tuple(keys[place] for place in new)
-        who = request.who
-        return ItemsAdded(model.number, fresh, features[new], body.objective, who)
+        pairs = tuple(tuple(attributes[place].items()) for place in new) if any(attributes) else ()
+        return ItemsAdded(model.number, fresh, features[new], body.objective, request.who, pairs)
 
-    await _change(service, request, model, change)
+    await _change(service, request, change)
     return {"items": len(model.items())}
 
 
 async def _retire(service: Service, request: Request) -> Any:
-    model, key = _ranking(service, request), request.params["key"]
+    model, key = _ranking(request), request.params["key"]
 
     def change() -> Event:
         if key not in model.items():
             raise Refused(404, "unknown_item", f"there is no item {key!r:.80} to be shown", "key")
         return ItemsRetired(model.number, (key,), "")
 
-    await _change(service, request, model, change)
+    await _change(service, request, change)
     return {"items": len(model.items())}
 
 
-async def _change(
-    service: Service, request: Request, model: Model, change: Callable[[], Event | None]
-) -> None:
+async def _change(service: Service, request: Request, change: Callable[[], Event | None]) -> None:
     """Change a model, and leave a line that says who did."""
-    events: list[Event | None] = []
-
-    def noted() -> Event | None:
-        events.append(change())
-        return events[-1]
-
-    await service.core.change(model.name, noted)
-    if events[-1] is not None:
-        logs.changed(request.who, model, events[-1])
+    event = await service.core.change(request.model.name, change)
+    if event is not None:
+        log_change(request.who, request.model, event)
 
 
-def _ranking(service: Service, request: Request) -> Model:
-    model = service.core.model(request.params["model"])
+def _ranking(request: Request) -> Model:
+    model: Model = request.model
     if not model.ranks:
         raise Refused(404, "no_items", f"model {model.name!r} chooses among arms; it has no items")
     return model
 
 
 async def _objective(service: Service, request: Request) -> Any:
-    model = service.core.model(request.params["model"])
-    return _Tagged({"objective": model.objective, "version": model.version}, model.version)
+    model: Model = request.model
+    view = {
+        "objective": model.objective,
+        "description": model.description,
+        "version": model.version,
+    }
+    body, media = wire.encode(view, request.accept)
+    return Response(body, media, headers={"etag": f'"{model.version}"'})
 
 
 async def _replace_objective(service: Service, request: Request) -> Any:
-    model = service.core.model(request.params["model"])
-    body: wire.Change = _body(request, wire.Change)
+    model, text = request.model, request.read(wire.ReplaceObjective).objective
     wanted = request.header(b"if-match").strip()
     if not wanted:
-        raise Refused(
-            428,
-            "no_version",
+        message = (
             "If-Match is missing; give the version of the objective that you replace, as GET "
-            'objective has it (such as "3"), or * for any',
-            "if-match",
+            'objective has it (such as "3"), or * for any'
         )
+        raise Refused(428, "no_version", message, "if-match")
 
     def change() -> Event:
         if wanted not in ("*", f'"{model.version}"', str(model.version)):
-            raise Refused(
-                412,
-                "changed_meanwhile",
+            message = (
                 f"the objective has version {model.version}, and If-Match says {wanted!r:.80}; "
-                "read it again",
-                "if-match",
+                "read it again"
             )
-        wire.objective_of(body.objective, model)
-        return ObjectiveReplaced(model.number, body.objective, request.who)
+            raise Refused(412, "changed_meanwhile", message, "if-match")
+        wire.objective_of(text, model)
+        return ObjectiveReplaced(model.number, text, request.who)
 
-    await _change(service, request, model, change)
-    return _Tagged({"objective": model.objective, "version": model.version}, model.version)
-
-
-class _Tagged(NamedTuple):
-    """An answer with a version, for If-Match."""
-
-    value: Any
-    version: int
+    await _change(service, request, change)
+    return await _objective(service, request)
 
 
 # --- what is known -----------------------------------------------------------------------------
@@ -338,21 +433,17 @@ def summary(service: Service, model: Model) -> dict[str, Any]:
     known: dict[str, Any] = {
         "name": model.name,
         "kind": "ranking" if model.ranks else "arms",
-        "t": model.t,
-        "decisions": model.decisions,
-        "open": model.ring.open,
-        **model.counts,
-        "average": model.average(),
-        "value": model.value,
-        "objective": model.objective,
-        "version": model.version,
-        "window": service.windows[model.name],
+        **model.summary(),
+        "window": service.core.windows[model.name],
         "missing": model.setup.missing,
         "apply": model.setup.apply,
         "problem": {"n_features": model.problem.n_features, "rewards": dict(model.problem.rewards)},
         "policy": model.setup.policy,
-        "stopped": model.stopped or None,
     }
+    if model.arm_names is not None:
+        known["arms"] = list(model.arm_names.all)
+    if model.encodes:
+        known["features"] = json.loads(model.setup.features)
     if model.ranks:
         known["problem"]["n_slots"] = model.n_slots
         known["items"] = len(model.items())
@@ -364,27 +455,25 @@ async def _models(service: Service, request: Request) -> Any:
 
 
 async def _model(service: Service, request: Request) -> Any:
-    return summary(service, service.core.model(request.params["model"]))
+    return summary(service, request.model)
 
 
 async def _live(service: Service, request: Request) -> Any:
-    model = service.core.model(request.params["model"])
-    return await asyncio.to_thread(watch.live_of, model)  # the first takes a while
+    return await asyncio.to_thread(watch.live_of, request.model)  # the first takes a while
 
 
 async def _history(service: Service, request: Request) -> Any:
-    model = service.core.model(request.params["model"])
-    return {"points": watch.history_of(service.core, model, number_in(request, "most", 2))}
+    most = number_in(request, "most", 2)
+    return {"points": watch.history_of(service.core, request.model, most)}
 
 
 async def _exposure(service: Service, request: Request) -> Any:
-    model = _ranking(service, request)
+    model = _ranking(request)
     return {**watch.exposure_of(model), "earlier": watch.earlier_of(service.core, model)}
 
 
 async def _constraints(service: Service, request: Request) -> Any:
-    model = service.core.model(request.params["model"])
-    return {"constraints": watch.told_constraints(model)}
+    return {"constraints": watch.constraints_view(request.model)}
 
 
 # --- health ------------------------------------------------------------------------------------
@@ -400,12 +489,11 @@ async def _readyz(service: Service, request: Request) -> Any:
     why = core.failing or ("it is ending" if service.ending else "") or " ".join(stopped)
     if why:
         raise Refused(503, "not_ready", why, retry_after=1.0)
-    return {"ready": True, "replayed": core.numbers.replayed}
+    return {"ready": True, "replayed": core.metrics.replayed}
 
 
 async def _metrics(service: Service, request: Request) -> Any:
-    text = metrics.text(service.core)
-    return Response(text, "text/plain; version=0.0.4; charset=utf-8")
+    return Response(metrics_text(service.core), "text/plain; version=0.0.4; charset=utf-8")
 
 
 async def _openapi(service: Service, request: Request) -> Any:
@@ -440,27 +528,26 @@ async def _backup(service: Service, request: Request) -> Any:
     return Response(chunks(), "application/vnd.sqlite3", on_end=end)
 
 
-_M = "/v1/models/{model}"
 ROUTES = (
-    *(Spec("POST", kind.path, kind.scope, None) for kind in KINDS),
-    Spec("GET", f"{_M}/decisions/{{id}}", "read", _decision),
-    Spec("GET", f"{_M}/items", "read", _items),
-    Spec("POST", f"{_M}/items", "admin", _add_items),
-    Spec("DELETE", f"{_M}/items/{{key:path}}", "admin", _retire),
-    Spec("GET", f"{_M}/objective", "read", _objective),
-    Spec("PUT", f"{_M}/objective", "admin", _replace_objective),
-    Spec("GET", f"{_M}/constraints", "read", _constraints),
-    Spec("GET", f"{_M}/live", "read", _live),
-    Spec("GET", f"{_M}/history", "read", _history),
-    Spec("GET", f"{_M}/exposure", "read", _exposure),
-    Spec("GET", "/v1/models", "read", _models),
-    Spec("GET", _M, "read", _model),
-    Spec("GET", "/healthz", OPEN, _healthz),
-    Spec("GET", "/readyz", OPEN, _readyz),
-    Spec("GET", "/metrics", OPEN, _metrics, media="text/plain"),
-    Spec("GET", "/openapi.json", OPEN, _openapi),
-    Spec("POST", "/v1/admin/snapshot", "admin", _snapshot),
-    Spec("GET", "/v1/admin/backup", "admin", _backup, media="application/vnd.sqlite3"),
+    *(Route("POST", hot.path, hot.scope, None) for hot in HOT_ROUTES),
+    Route("GET", f"{_M}/decisions/{{id}}", "read", _decision),
+    Route("GET", f"{_M}/items", "read", _items),
+    Route("POST", f"{_M}/items", "admin", _add_items),
+    Route("DELETE", f"{_M}/items/{{key:path}}", "admin", _retire),
+    Route("GET", f"{_M}/objective", "read", _objective),
+    Route("PUT", f"{_M}/objective", "admin", _replace_objective),
+    Route("GET", f"{_M}/constraints", "read", _constraints),
+    Route("GET", f"{_M}/live", "read", _live),
+    Route("GET", f"{_M}/history", "read", _history),
+    Route("GET", f"{_M}/exposure", "read", _exposure),
+    Route("GET", "/v1/models", "read", _models),
+    Route("GET", _M, "read", _model),
+    Route("GET", "/healthz", OPEN, _healthz),
+    Route("GET", "/readyz", OPEN, _readyz),
+    Route("GET", "/metrics", OPEN, _metrics, media="text/plain"),
+    Route("GET", "/openapi.json", OPEN, _openapi),
+    Route("POST", "/v1/admin/snapshot", "admin", _snapshot),
+    Route("GET", "/v1/admin/backup", "admin", _backup, media="application/vnd.sqlite3"),
     *page.ROUTES,
 )
 """Every route; only this table states what a key must be allowed to do."""
@@ -473,19 +560,3 @@ def _pattern(path: str) -> re.Pattern[str]:
     """What a path matches: {name} a part between slashes, {name:path} also several."""
     text = re.sub(r"{(\w+):path}", r"(?P<\1>.+)", path)
     return re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", text), re.DOTALL)
-
-
-def _body(request: Request, kind: Any) -> Any:
-    """What the body of a request says."""
-    return wire.decode(bytes(request.body), request.header(b"content-type"), kind)
-
-
-def _response(answer: Any, accept: str) -> Response:
-    if isinstance(answer, Response):
-        return answer
-    headers = {}
-    if isinstance(answer, _Tagged):
-        headers["etag"] = f'"{answer.version}"'
-        answer = answer.value
-    body, media = wire.encode(answer, accept)
-    return Response(body, media, headers=headers)

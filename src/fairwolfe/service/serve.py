@@ -14,17 +14,13 @@ from collections.abc import Callable
 
 from fairwolfe import __version__
 from fairwolfe.errors import InvalidInput
-from fairwolfe.service import logs
-from fairwolfe.service.clock import Clock
 from fairwolfe.service.config import Config, seconds
-from fairwolfe.service.core import Core
+from fairwolfe.service.core import Clock, Core
 from fairwolfe.service.http import BACKLOG, Server
-from fairwolfe.service.metrics import Numbers
 from fairwolfe.service.recovery import begin, recover
 from fairwolfe.service.routes import Service
-from fairwolfe.service.sqlite_store import SQLiteStore
-
-__all__ = ["open_service", "run"]
+from fairwolfe.service.store import SQLiteStore
+from fairwolfe.service.telemetry import Metrics, log_event, write_as_json
 
 _GRACE = 10  # seconds for requests under way, at the end
 _IDLE = 30  # seconds without a request
@@ -37,10 +33,9 @@ def open_service(config: Config, clock: Clock | None = None) -> Service:
     try:
         recovery = recover(store)
         models = begin(store, config, recovery.models, store.last()[1])
-        numbers = Numbers()
-        numbers.replayed = recovery.records
+        metrics = Metrics(replayed=recovery.records)
         windows = {name: seconds("window", one.window) for name, one in config.models.items()}
-        core = Core(store, models, windows, config.limits, clock, numbers)
+        core = Core(store, models, windows, config.limits, clock, metrics)
     except BaseException:
         store.close()
         raise
@@ -56,11 +51,11 @@ def run(config: Config, on_ready: Callable[[str, Service], None] | None = None) 
     """Serve until SIGTERM or Ctrl-C; on_ready: called with the address once it answers."""
     import uvloop
 
-    logs.write_as_json()
+    write_as_json()
     began = time.monotonic()
     names, state = list(config.models), str(config.path(config.state))
     words = f"fairwolfe {__version__} starts"
-    logs.say("start", words, version=__version__, pid=os.getpid(), models=names, state=state)
+    log_event("start", words, version=__version__, pid=os.getpid(), models=names, state=state)
     tls = _certificate(config)
     _allow_files(config.limits.connections)
     service = open_service(config)
@@ -77,9 +72,9 @@ def run(config: Config, on_ready: Callable[[str, Service], None] | None = None) 
 
     def ready() -> None:
         took = round(time.monotonic() - began, 3)
-        replayed = service.core.numbers.replayed
+        replayed = service.core.metrics.replayed
         words = f"ready after {took:.1f} s, {replayed} records were replayed"
-        logs.say("ready", words, address=address, records=replayed, seconds=took)
+        log_event("ready", words, address=address, records=replayed, seconds=took)
         print(f"ready {address}", flush=True)
         if on_ready is not None:
             on_ready(address, service)
@@ -97,7 +92,7 @@ def run(config: Config, on_ready: Callable[[str, Service], None] | None = None) 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve())
     up = round(time.monotonic() - began, 3)
-    logs.say("end", f"the service ends after {up:.1f} s", rows=service.core.seq, seconds=up)
+    log_event("end", f"the service ends after {up:.1f} s", rows=service.core.seq, seconds=up)
 
 
 def _certificate(config: Config) -> ssl.SSLContext | None:

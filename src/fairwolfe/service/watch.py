@@ -1,15 +1,17 @@
-"""What can be watched of a model: how far it is from the best, who gets the exposure, how both
-moved, and a stream of it for those who listen.
+"""What people watch of a model: live numbers, constraints, exposure, history, changes, and the
+stream of all of it; and the contexts that it saw last, for what-if.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import asdict, fields, is_dataclass
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -17,28 +19,52 @@ import numpy as np
 
 from fairwolfe.core.packing import unpack
 from fairwolfe.errors import IncompatibleState, InvalidInput
-from fairwolfe.objectives import ByGroup, Concave
-from fairwolfe.service.events import ItemsAdded, ItemsRetired, ObjectiveReplaced, decode, wall_of
+from fairwolfe.objectives import ByGroup
+from fairwolfe.objectives.exposure import by_group, gini_index, lorenz
+from fairwolfe.objectives.two_sided import parts_of
+from fairwolfe.service.events import decode_at, pack_context
 from fairwolfe.service.model import Model, constraints_of, read_objective
-from fairwolfe.service.refusal import Refused
-from fairwolfe.simulation.exposure import by_group, gini_index, lorenz
+from fairwolfe.service.telemetry import largest_groups
+from fairwolfe.service.wire import Refused
 
 if TYPE_CHECKING:
     from fairwolfe.service.core import Core
 
-__all__ = [
-    "Audience",
-    "changes_of",
-    "earlier_of",
-    "exposure_of",
-    "frame_of",
-    "history_of",
-    "live_of",
-    "parts_of",
-    "point_of",
-    "shares_of",
-    "told_constraints",
-]
+
+_MOST = 500
+_SIZE = 16 << 20  # bytes
+
+
+class Recent:
+    """The last contexts, in memory: a bounded number, and of bounded size."""
+
+    def __init__(self, most: int = _MOST, size: int = _SIZE) -> None:
+        self._most, self._size = most, size
+        self._count = self._held = 0
+        self._groups: deque[tuple[list[Any], int]] = deque()  # with their bytes
+
+    def extend(self, contexts: list[Any]) -> None:
+        """Those of a group; the oldest groups go, as far as enough are left."""
+        groups, size = self._groups, sum(map(size_of, contexts))
+        groups.append((contexts, size))
+        self._count += len(contexts)
+        self._held += size
+        while groups and (self._count - len(groups[0][0]) >= self._most or self._held > self._size):
+            oldest, size = groups.popleft()
+            self._count -= len(oldest)
+            self._held -= size
+
+    def contexts(self) -> list[Any]:
+        """The last of them, the newest last."""
+        return [one for group, _ in self._groups for one in group][-self._most :]
+
+
+def size_of(context: Any) -> int:
+    """How many bytes a context has."""
+    if isinstance(context, np.ndarray):
+        return context.nbytes
+    return sum(array.nbytes for array in pack_context(context)[1:])
+
 
 logger = logging.getLogger("fairwolfe.service")
 
@@ -66,15 +92,19 @@ def live_of(model: Model) -> dict[str, Any]:
     return {**asdict(live), "sentence": str(live)}
 
 
-def told_constraints(model: Model) -> list[dict[str, Any]]:
+def constraints_view(model: Model) -> list[dict[str, Any]]:
     """The hard constraints: how they are kept, and what they cost; average and slack are None
-    while nothing has been learnt.
+    while nothing is known of them. A rate has two keys more: `per`, the reward that it is per, and
+    `kept_by_vanishing`, whether it is kept only because that has all but gone.
     """
     names = ("name", "level", "average", "slack", "shadow_price", "feasible", "side")
     told = []
     for one in constraints_of(model.agent):
         known = {name: getattr(one, name, None) for name in names}
-        nothing = dict.fromkeys(("average", "slack")) if model.t == 0 else {}
+        unknown = model.t == 0 or (known["average"] is not None and math.isnan(known["average"]))
+        nothing = dict.fromkeys(("average", "slack")) if unknown else {}
+        if getattr(one, "per", ""):
+            known |= {"per": one.per, "kept_by_vanishing": one.kept_by_vanishing}
         told.append({**known, **nothing, "sentence": str(one)})
     return told
 
@@ -110,33 +140,34 @@ def exposure_of(model: Model) -> dict[str, Any]:
         for name, places in (("least", order), ("most", order[::-1]))
     }
     summary = {"items": len(keys), **shares_of(values), **ends}
-    labels = _labels(model) if keys else None
-    if labels is not None and len(labels) == len(keys):
-        summary["groups"] = [
-            {"name": str(name), "share": one.share, "per_item": one.per_item}
-            for name, one in by_group(np.maximum(values, 0.0), labels).items()
-        ]
-    return summary
+    groups = _groups(model, np.maximum(values, 0.0)) if keys else []
+    return summary | ({"groups": groups} if groups else {})
 
 
-def parts_of(objective: Concave) -> Iterator[Concave]:
-    """An objective and all that it is made of."""
-    yield objective
-    if is_dataclass(objective):
-        for field in fields(objective):
-            value = getattr(objective, field.name)
-            for part in value if isinstance(value, tuple) else (value,):
-                if isinstance(part, Concave):
-                    yield from parts_of(part)
-
-
-def _labels(model: Model) -> tuple[Any, ...] | None:
-    """The groups of the items, where the objective has any."""
+def _groups(model: Model, exposures: Any) -> list[dict[str, Any]]:
+    """The groups of the items, where the objective has any; exposures: of the items."""
     assert model.agent is not None
+    found: list[dict[str, Any]] = []
+    labels, by_attribute = model.agent.labels(), model.groups()
+    for by, groups in by_attribute.items():
+        total = sum(groups.values())
+        shown = largest_groups(groups)
+        counts = Counter(name if name in shown else "" for name in labels[by])
+        for name, exposure in shown.items():
+            due = counts[name] / len(labels[by])
+            share = exposure / total if total > 0.0 else due
+            called = name or "all others"
+            called = f"{by}: {called}" if len(by_attribute) > 1 else called
+            one = {"name": called, "exposure": exposure, "share": share, "per_item": share / due}
+            found.append(one)
     for part in parts_of(model.agent.policy.objective):
-        if isinstance(part, ByGroup):
-            return tuple(part.labels)
-    return None
+        fixed = part.labels if isinstance(part, ByGroup) and part.by is None else None
+        if fixed is not None and len(fixed) == len(exposures):
+            return [
+                {"name": str(name), "share": one.share, "per_item": one.per_item}
+                for name, one in by_group(exposures, fixed).items()
+            ]
+    return found
 
 
 # --- how it moved ------------------------------------------------------------------------------
@@ -160,11 +191,8 @@ def history_of(core: Core, model: Model, most: int | None = None) -> list[dict[s
     if most is not None and len(points) > most:
         places = np.linspace(0, len(points) - 1, most).round().astype(int)
         points = [points[place] for place in places.tolist()]
-    return [{"clock": clock, **_without_curve(unpack(point)[0])} for clock, point in points]
-
-
-def _without_curve(point: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in point.items() if name != "lorenz"}
+    kept = [{"clock": clock, **unpack(point)[0]} for clock, point in points]
+    return [{name: point[name] for name in point if name != "lorenz"} for point in kept]
 
 
 def earlier_of(core: Core, model: Model) -> dict[str, Any] | None:
@@ -186,7 +214,7 @@ def changes_of(core: Core, model: Model) -> list[dict[str, Any]]:
     its rows are kept.
     """
     first = max(model.version - _LISTED_CHANGES - 1, 0)
-    before = None if first else repr(model.setup.make_policy().objective)
+    before = None if first else model.setup.make_policy().objective
     lines = []
     for version, seq in enumerate(model.changes[first:], first + 1):
         try:
@@ -194,19 +222,20 @@ def changes_of(core: Core, model: Model) -> list[dict[str, Any]]:
         except IncompatibleState:
             before = None
             continue
-        for event in decode(payload):
-            if event.model == model.number and _changes(event):
-                after = repr(read_objective(event.objective))  # type: ignore[union-attr]
-                line = {"version": version, "who": getattr(event, "who", ""), "from": before}
-                lines.append({**line, "when": wall_of(payload), "to": after})
+        wall, events = decode_at(payload)
+        for event in events:
+            text = getattr(event, "objective", "")
+            if event.model == model.number and text:
+                after = read_objective(text)
+                line = {"version": version, "who": getattr(event, "who", ""), "when": wall}
+                sides = {"from": before, "to": after}
+                texts = {side: one and repr(one) for side, one in sides.items()}
+                words = {
+                    f"{side}_words": one and model.describe(one) for side, one in sides.items()
+                }
+                lines.append({**line, **texts, **words})
                 before = after
     return lines[::-1][:_LISTED_CHANGES]
-
-
-def _changes(event: Any) -> bool:
-    return isinstance(event, ItemsAdded | ItemsRetired | ObjectiveReplaced) and bool(
-        event.objective
-    )
 
 
 # --- all of it, once a second ------------------------------------------------------------------
@@ -214,35 +243,21 @@ def _changes(event: Any) -> bool:
 
 def frame_of(core: Core, model: Model, live: dict[str, Any]) -> dict[str, Any]:
     """What the page shows of a model, as it is now."""
-    frame = {
-        "model": model.name,
-        "clock": core.clock.now(),
-        "wall": time.time(),
-        "t": model.t,
-        "live": live,
-        "value": model.value,
-        "average": model.average(),
-        "decisions": model.decisions,
-        "open": model.ring.open,
-        **model.counts,
-        "constraints": told_constraints(model),
-        "objective": model.objective,
-        "version": model.version,
-        "stopped": model.stopped or None,
-    }
+    frame = {"model": model.name, "clock": core.clock.now(), "wall": time.time(), "live": live}
+    frame |= {**model.summary(), "constraints": constraints_view(model)}
     return {**frame, "exposure": exposure_of(model)} if model.ranks else frame
 
 
-class Room:
+class Channel:
     """The newest frame of a model, and who waits for the next."""
 
     def __init__(self) -> None:
         self.listeners = 0
-        self.speaking = False
+        self.publishing = False
         self.number, self.frame = 0, b""
         self._news = asyncio.Event()
 
-    def tell(self, frame: bytes) -> None:
+    def publish(self, frame: bytes) -> None:
         """A new frame; a reader that was too slow never sees the one before."""
         self.number, self.frame = self.number + 1, frame
         self.wake()
@@ -263,7 +278,7 @@ Make: TypeAlias = Callable[["Core", Model, dict[str, Any]], dict[str, Any]]
 """A frame, of the live numbers of a model."""
 
 
-class Audience:
+class Broadcast:
     """Those who listen to the streams: a frame a second for each model that has listeners, made
     once for all of them. Nothing is queued for anybody.
     """
@@ -272,21 +287,17 @@ class Audience:
         self.core, self.most, self._make = core, most, make
         self.listeners = 0
         self.ended = False
-        self._rooms = {name: Room() for name in core.models}
-        self._speakers: set[asyncio.Task[None]] = set()
+        self._channels = {name: Channel() for name in core.models}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def enter(self) -> None:
         """Take a place, to be given back by `leave`; Refused where none is free."""
         if self.ended:
             raise Refused(503, "ending", "the service is ending", retry_after=1.0)
         if self.listeners >= self.most:
-            self.core.numbers.rejected["listeners"] += 1
-            raise Refused(
-                503,
-                "too_many_listeners",
-                f"{self.listeners} listen already, and limits.listeners is {self.most}",
-                retry_after=10.0,
-            )
+            self.core.metrics.rejected["listeners"] += 1
+            text = f"{self.listeners} listen already, and limits.listeners is {self.most}"
+            raise Refused(503, "too_many_listeners", text, retry_after=10.0)
         self.listeners += 1
 
     def leave(self) -> None:
@@ -295,35 +306,35 @@ class Audience:
 
     async def listen(self, model: Model, most: int) -> AsyncIterator[bytes]:
         """The frames of a model as server-sent events, at most so many."""
-        room = self._rooms[model.name]
-        room.listeners += 1
-        count, number = 0, room.number
+        channel = self._channels[model.name]
+        channel.listeners += 1
+        count, number = 0, channel.number
         try:
             yield b"retry: 1000\n\n"  # milliseconds until it is tried again where it breaks off
-            if not room.speaking:
-                room.speaking = True
-                speaker = asyncio.create_task(self._speak(model, room))
-                self._speakers.add(speaker)
-                speaker.add_done_callback(self._speakers.discard)
-            while count < most and not self.ended and await room.after(number):
-                number, count = room.number, count + 1
-                yield b"data: " + room.frame + b"\n\n"
+            if not channel.publishing:
+                channel.publishing = True
+                task = asyncio.create_task(self._publish(model, channel))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            while count < most and not self.ended and await channel.after(number):
+                number, count = channel.number, count + 1
+                yield b"data: " + channel.frame + b"\n\n"
         finally:
-            room.listeners -= 1
+            channel.listeners -= 1
 
-    async def _speak(self, model: Model, room: Room) -> None:
+    async def _publish(self, model: Model, channel: Channel) -> None:
         """A frame a second, as long as somebody listens."""
-        while room.listeners and not self.ended:
+        while channel.listeners and not self.ended:
             try:
                 live = await asyncio.to_thread(live_of, model)
-                room.tell(msgspec.json.encode(self._make(self.core, model, live)))
+                channel.publish(msgspec.json.encode(self._make(self.core, model, live)))
             except Exception:  # the next one may do better
                 logger.exception("a frame of model %s failed", model.name)
             await asyncio.sleep(_PACE)
-        room.speaking = False
+        channel.publishing = False
 
     def end(self) -> None:
         """Let all of them go, so that the server can end."""
         self.ended = True
-        for room in self._rooms.values():
-            room.wake()
+        for channel in self._channels.values():
+            channel.wake()

@@ -1,40 +1,55 @@
-"""What another f would give, by today's estimates: computed in a separate process, spawned and
-nice, and questions that find a beta.
+"""What-if: what another objective would give by today's estimates, computed in its own process.
+
+`WhatIfRunner` starts the process and keeps the last results. The process (`main`) builds an
+environment from what a model has learnt (the parameters of each reward), the contexts that it saw
+last, and how often each slot was exposed. The optimum in it is certified, the environment is not.
+It reads its input from stdin and writes a line of JSON for each objective.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+import os
 import secrets
 import sys
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 
+from fairwolfe.agent import Agent
+from fairwolfe.core.contexts import arms
+from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import FairwolfeError, InvalidInput
-from fairwolfe.fairness import elicit
-from fairwolfe.fairness.elicit import Curve
-from fairwolfe.service import estimated, wire
-from fairwolfe.service.betas import beta_of, with_beta
-from fairwolfe.service.estimated import question_of
-from fairwolfe.service.events import ObjectiveReplaced
+from fairwolfe.objectives import TwoSided
+from fairwolfe.objectives.two_sided import beta_of, grouped_by, labelled, parts_of, with_beta
+from fairwolfe.service import wire
+from fairwolfe.service.events import CONTEXTS, ObjectiveReplaced, pack_context
 from fairwolfe.service.model import Model, read_objective
-from fairwolfe.service.refusal import Refused, invalid
+from fairwolfe.service.watch import shares_of
+from fairwolfe.service.wire import Refused, invalid_input
 
-__all__ = ["Answers", "Asker", "Question", "WhatIf"]
+if TYPE_CHECKING:
+    from fairwolfe.environments import FactorModel, Finite
 
 _SECONDS = 120.0  # for an answer
-_MOST_KEPT = 20  # questions
+_MOST_KEPT = 20  # runs
 _MOST_TEXTS = 5
 _LONGEST = 1 << 24  # bytes of a line
 _STEPS = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # of the current beta
 _MOST_ANSWERS = 32
 _FROM_ZERO = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
+_NICE = 10
+_TOLERANCE = 1e-3
+_CURVE = 20  # parts of a Lorenz curve
+_APART = 1e-3  # relative: what is nearer than this is the same corner
+_MIXTURES = 12  # between the answers for two neighbouring betas
 
 
 class WhatIf(msgspec.Struct, forbid_unknown_fields=True):
@@ -44,7 +59,7 @@ class WhatIf(msgspec.Struct, forbid_unknown_fields=True):
     objectives: Annotated[list[str], msgspec.Meta(max_length=_MOST_TEXTS)] = []
 
 
-class Answers(msgspec.Struct, forbid_unknown_fields=True):
+class InterviewAnswers(msgspec.Struct, forbid_unknown_fields=True):
     """What was answered to the questions so far."""
 
     answers: Annotated[
@@ -52,7 +67,7 @@ class Answers(msgspec.Struct, forbid_unknown_fields=True):
     ] = []
 
 
-class Question:
+class WhatIfRun:
     """A what-if, and what came of it so far."""
 
     def __init__(self, model: Model, texts: list[str], contexts: int) -> None:
@@ -84,11 +99,10 @@ class Question:
         the same answers give the same questions.
         """
         if not self.curve:
-            raise Refused(
-                409,
-                "no_questions",
-                "there is nothing to choose between: ask first what several values of beta give",
-            )
+            text = "there is nothing to choose between: ask first what several values of beta give"
+            raise Refused(409, "no_questions", text)
+        from fairwolfe.fairness.elicit import Curve, elicit
+
         try:
             elicitation = elicit(Curve(np.array(self.curve), self.reward), answers=answers)
         except InvalidInput as error:
@@ -101,61 +115,57 @@ class Question:
         return {**answer, **known, "sentences": elicitation.sentences()}
 
 
-class Asker:
-    """Who asks the other process, one question at a time, and keeps the last answers."""
+class WhatIfRunner:
+    """Runs one what-if at a time in another process, and keeps the last results."""
 
     def __init__(self, seconds: float = _SECONDS) -> None:
         self._seconds = seconds
-        self._kept: OrderedDict[str, Question] = OrderedDict()
+        self._kept: OrderedDict[str, WhatIfRun] = OrderedDict()
         self._task: asyncio.Task[None] | None = None
         self._process: asyncio.subprocess.Process | None = None
 
-    def find(self, model: Model, id: str) -> Question:
-        """A question by its id."""
-        question = self._kept.get(id)
-        if question is None or question.model != model.name:
+    def find(self, model: Model, id: str) -> WhatIfRun:
+        """A run by its id."""
+        run = self._kept.get(id)
+        if run is None or run.model != model.name:
             raise Refused(404, "unknown_question", f"there is no what-if {id!r:.80}", "id")
-        return question
+        return run
 
-    async def ask(self, model: Model, contexts: Sequence[Any], body: WhatIf) -> Question:
-        """Begin to answer; Refused where the question cannot be, or another one is under way."""
+    async def start(self, model: Model, contexts: Sequence[Any], body: WhatIf) -> WhatIfRun:
+        """Start a run; Refused where it cannot be, or another one is under way."""
         if model.agent is None or model.t == 0 or not contexts:
-            raise Refused(
-                409,
-                "nothing_seen",
-                f"model {model.name!r} has learnt from {model.t} decisions, and has seen "
-                f"{len(contexts)} contexts since the service began; ask when there are some",
-            )
+            text = f"{len(contexts)} contexts since the service began; ask when there are some"
+            text = f"model {model.name!r} has learnt from {model.t} decisions, and has seen {text}"
+            raise Refused(409, "nothing_seen", text)
         texts = await _texts(model, body)
         if self._task is not None and not self._task.done():
-            raise Refused(
-                429, "busy", "another what-if is being computed; ask again soon", retry_after=2.0
-            )
-        data = question_of(model.agent, contexts, texts)
-        question = Question(model, texts, len(contexts))
-        self._kept[question.id] = question
+            text = "another what-if is being computed; ask again soon"
+            raise Refused(429, "busy", text, retry_after=2.0)
+        data = process_input(model.agent, contexts, texts)
+        run = WhatIfRun(model, texts, len(contexts))
+        self._kept[run.id] = run
         while len(self._kept) > _MOST_KEPT:
             self._kept.popitem(last=False)
-        self._task = asyncio.create_task(self._answer(question, data))
-        return question
+        self._task = asyncio.create_task(self._run_until_done(run, data))
+        return run
 
-    async def _answer(self, question: Question, data: bytes) -> None:
+    async def _run_until_done(self, run: WhatIfRun, data: bytes) -> None:
         try:
             async with asyncio.timeout(self._seconds):
-                await self._run(question, data)
+                await self._run(run, data)
         except TimeoutError:
-            question.message = f"it took more than {self._seconds:g} s; ask for fewer values"
+            run.message = f"it took more than {self._seconds:g} s; ask for fewer values"
         except (OSError, ValueError) as error:
-            question.message = f"the process that computes it failed: {error}"
+            run.message = f"the process that computes it failed: {error}"
         finally:
             self._kill()
-        if not question.message and len(question.points) < len(question.texts):
-            question.message = "the process that computes it has ended too early"
-        question.state = "failed" if question.message else "done"
+        if not run.message and len(run.points) < len(run.texts):
+            run.message = "the process that computes it has ended too early"
+        run.state = "failed" if run.message else "done"
 
-    async def _run(self, question: Question, data: bytes) -> None:
+    async def _run(self, run: WhatIfRun, data: bytes) -> None:
         self._process = process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", estimated.__name__),
+            *(sys.executable, "-P", "-m", "fairwolfe.service.whatif"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -170,11 +180,11 @@ class Asker:
         async for line in process.stdout:
             answer = msgspec.json.decode(line)
             if "failed" in answer:
-                question.message = answer["failed"]
+                run.message = answer["failed"]
             elif "curve" in answer:
-                question.curve = answer["curve"]
+                run.curve = answer["curve"]
             else:
-                question.points.append(answer)
+                run.points.append(answer)
         await process.wait()
 
     def end(self) -> None:
@@ -191,32 +201,185 @@ class Asker:
 
 
 async def _texts(model: Model, body: WhatIf) -> list[str]:
-    """The texts of the objectives of a question, each of which could be applied."""
+    """The texts of the objectives of a run, each of which could be applied."""
     current = read_objective(model.objective)
     assert current is not None
     beta = beta_of(current)
     texts = list(body.objectives)
     if body.beta or not texts:
         if beta is None:
-            raise Refused(
-                422,
-                "no_beta",
-                f"the objective {model.objective!r:.80} has no beta; give objectives",
-                "beta" if body.beta else None,
-            )
+            text = f"the objective {model.objective!r:.80} has no beta; give objectives"
+            raise Refused(422, "no_beta", text, "beta" if body.beta else None)
         steps = [beta * step for step in _STEPS] if beta else list(_FROM_ZERO)
         texts += [repr(with_beta(current, one)) for one in sorted({*(body.beta or steps), beta})]
     for place, text in enumerate(body.objectives):
         texts[place] = repr(wire.objective_of(text, model, f"objectives[{place}]"))
     if body.objectives:
-        await asyncio.to_thread(_try, model.copy(), texts[: len(body.objectives)])
+        await asyncio.to_thread(_try_objectives, model.copy(), texts[: len(body.objectives)])
     return texts
 
 
-def _try(copy: Model, texts: Sequence[str]) -> None:
+def _try_objectives(copy: Model, texts: Sequence[str]) -> None:
     """Apply objectives to a copy, by the rule of PUT objective."""
     for place, text in enumerate(texts):
         try:
             copy.apply(ObjectiveReplaced(copy.number, text), 0, 0.0)
         except FairwolfeError as error:
-            raise invalid(error, f"objectives[{place}]") from error
+            raise invalid_input(error, f"objectives[{place}]") from error
+
+
+def process_input(agent: Agent, contexts: Sequence[Any], texts: Sequence[str]) -> bytes:
+    """What the process reads: an agent, contexts, and the texts of objectives."""
+    return pack((agent.dump(), tuple(map(pack_context, contexts)), tuple(texts)))
+
+
+# --- the process -------------------------------------------------------------------------------
+
+
+class EstimatedWorld(NamedTuple):
+    """A world of today's estimates, and what its rewards are called."""
+
+    environment: FactorModel | Finite
+    rewards: tuple[str, ...]
+    n_items: int
+
+
+def estimated_world(agent: Agent, contexts: Sequence[Any]) -> EstimatedWorld:
+    """The world that an agent believes in, for users or contexts that it saw."""
+    from fairwolfe.environments import FactorModel
+
+    with agent.held() as running:
+        oracle, looks = running.learnt()
+    problem = agent.problem
+    rewards = tuple(problem.rewards)
+    if problem.n_slots is None:
+        return EstimatedWorld(_choices(problem, oracle, contexts), rewards, 0)
+    users = np.stack([np.asarray(user) for user in contexts])
+    items = agent.features[agent.items]
+    low, high = problem.slot_ranges
+    thetas = oracle.theta[0].reshape(len(rewards), users.shape[1], items.shape[1])
+    learnt = {
+        name: (theta, (float(a), float(b)))
+        for name, theta, a, b in zip(rewards, thetas, low, high, strict=True)
+    }
+    world = FactorModel(users, items, looks, calibration="clip", rewards=learnt)
+    return EstimatedWorld(world, rewards, len(items))
+
+
+def _choices(problem: Any, oracle: Any, contexts: Sequence[Any]) -> Finite:
+    """Contexts with the estimated rewards of their arms; their number identifies them."""
+    from fairwolfe.environments import Finite
+
+    tables = []
+    for context in contexts:
+        theta, _, _, features, per_arm = oracle.estimates(arms(context, problem))
+        n, d = len(problem.rewards), features.shape[1]
+        if theta.shape == (1, 1, n * d):  # <g, r> on g (x) x
+            theta = theta.reshape(1, n, d)
+        if theta.shape[1] != n:
+            raise InvalidInput("the policy keeps no estimate of each reward")
+        means = theta @ features[0] if per_arm else features @ theta[0].T
+        tables.append(np.clip(means, problem.low, problem.high))
+    most = max(map(len, tables))
+    # Of fewer arms the first is there several times, which changes nothing.
+    means = np.stack([np.concatenate([t, t[:1].repeat(most - len(t), axis=0)]) for t in tables])
+    n = len(means)
+    labels = np.broadcast_to(np.arange(float(n))[:, None, None], (n, most, 1))
+    return Finite(labels.copy(), np.full(n, 1.0 / n), means=means, noise="none")
+
+
+def evaluate(
+    agent: Agent, contexts: Sequence[Any], texts: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """The best that each objective can give in the world of today's estimates; at the end, where
+    they differ in beta, the curve of trade-offs that they make.
+    """
+    from fairwolfe.truth import optimum
+
+    world = estimated_world(agent, contexts)
+    corners: list[Any] = []
+    for text in texts:
+        objective = read_objective(text)
+        assert objective is not None
+        answer: dict[str, Any] = {"objective": text, "beta": beta_of(objective), "message": None}
+        answer["description"] = objective.describe(agent.problem)
+        try:
+            objective = labelled(objective, agent.labels(grouped_by(objective)))
+            bound = objective if world.n_items else objective.bind(agent.problem)
+            best = optimum(world.environment, bound, tolerance=_TOLERANCE)
+        except FairwolfeError as error:
+            yield {**answer, "message": str(error)}
+            continue
+        earned = best.average[world.n_items :].tolist()
+        answer["average"] = dict(zip(world.rewards, earned, strict=True))
+        answer["value"] = best.value if math.isfinite(best.value) else None
+        if not best.feasible:
+            answer["message"] = "no policy keeps the hard constraints, by today's estimates"
+        if world.n_items:
+            answer |= shares_of(best.average[: world.n_items], _CURVE)
+            if best.feasible and answer["beta"] is not None:
+                corners.append(best.average)
+        yield answer
+    sides = _curve(agent, world, texts[0], corners) if len(corners) > 1 else []
+    if sides:
+        yield {"curve": sides}
+
+
+def _curve(agent: Agent, world: EstimatedWorld, text: str, corners: list[Any]) -> list[list[float]]:
+    """Utility, item objective, Gini index and the share of the least shown half, from the most
+    utility to the fairest: at the corners of the frontier, and at mixtures of neighbours.
+    """
+    objective = read_objective(text)
+    assert objective is not None
+    objective = labelled(objective, agent.labels(grouped_by(objective)))
+    bound = with_beta(objective, 1.0).bind(world.environment.problem())
+    items, users = next(p for p in parts_of(bound) if isinstance(p, TwoSided)).members
+
+    def measured(average: Any) -> list[float]:
+        exposures = np.maximum(average[: world.n_items], 0.0)
+        shares = shares_of(exposures, 2)
+        sides = (users.value(average[world.n_items :]), items.value(average[: world.n_items]))
+        return [*sides, shares["gini"], shares["least_half"]]
+
+    kept: list[Any] = []
+    for average in sorted(corners, key=lambda one: measured(one)[1]):
+        while kept and not _above(kept[-2:], average, measured):
+            kept.pop()
+        kept.append(average)
+    if len(kept) < 2:
+        return []
+    parts = np.linspace(0.0, 1.0, _MIXTURES, endpoint=False).tolist()
+    mixed = [(1.0 - part) * a + part * b for a, b in pairwise(kept) for part in parts]
+    return [measured(average) for average in (*mixed, kept[-1])]
+
+
+def _above(last: list[Any], new: Any, measured: Any) -> bool:
+    """Whether the last corner is above the line from the one before to a new one, and has more
+    utility than that.
+    """
+    (u, g), (u2, g2) = measured(last[-1])[:2], measured(new)[:2]
+    if not (u > u2 + _APART * abs(u) and g2 > g + _APART * abs(g)):
+        return False
+    if len(last) == 1:
+        return True
+    u0, g0 = measured(last[0])[:2]
+    return bool((u0 - u) * (g2 - g) < (u - u2) * (g - g0))
+
+
+def main() -> None:
+    """Evaluate the objectives on stdin."""
+    with suppress(OSError):
+        os.nice(_NICE)
+    agent_bytes, packed, texts = unpack(sys.stdin.buffer.read())
+    contexts = [CONTEXTS[kind](*parts) for kind, *parts in packed]
+    write = sys.stdout.buffer.write
+    try:
+        for answer in evaluate(Agent.restore(agent_bytes), contexts, texts):
+            write(msgspec.json.encode(answer) + b"\n")
+            sys.stdout.buffer.flush()
+    except FairwolfeError as error:
+        write(msgspec.json.encode({"failed": str(error)}) + b"\n")
+
+
+if __name__ == "__main__":
+    main()

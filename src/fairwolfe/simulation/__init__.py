@@ -2,8 +2,8 @@
 
 from fairwolfe.simulation import delays
 from fairwolfe.simulation.compare import Comparison, compare
-from fairwolfe.simulation.lateness import Lateness
-from fairwolfe.simulation.rollout import simulate
+from fairwolfe.simulation.delays import Lateness
+from fairwolfe.simulation.run import simulate
 from fairwolfe.simulation.trace import Trace
 
 __all__ = ["Comparison", "Lateness", "Trace", "compare", "delays", "simulate"]

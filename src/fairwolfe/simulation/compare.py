@@ -1,35 +1,82 @@
-"""`compare`: several policies in the same worlds, paired by seed."""
+"""`Line`: one policy over several seeds, and the row that a table has for it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from threading import Event
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fairwolfe.core.arrays import Matrix, Vector
-from fairwolfe.core.brief import Brief, Summary, count
-from fairwolfe.core.frames import frame_of
-from fairwolfe.core.intervals import bands, interval
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
+from fairwolfe.core.tables import Brief, Summary, bands, count, frame_of, interval
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave
-from fairwolfe.plots.axes import lorenz_axes, lorenz_line, mean_line, value_axes, violation_line
-from fairwolfe.plots.style import look
+from fairwolfe.objectives.exposure import fairness_of, lorenz
+from fairwolfe.plots import (
+    line_style,
+    lorenz_axes,
+    lorenz_line,
+    mean_line,
+    value_axes,
+    violation_line,
+)
 from fairwolfe.ranking.policies import as_policy
-from fairwolfe.simulation.exposure import lorenz
-from fairwolfe.simulation.lateness import Lateness
-from fairwolfe.simulation.line import Line
-from fairwolfe.simulation.rollout import simulate
+from fairwolfe.simulation.delays import Lateness
+from fairwolfe.simulation.run import simulate
 from fairwolfe.simulation.trace import Trace, best_value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Comparison", "compare"]
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """f over time, and how it ended, a row for each seed."""
+
+    name: str
+    seeds: tuple[int, ...]
+    t: IntVector
+    values: Matrix  # (seeds, times)
+    averages: Matrix  # (seeds, rewards), at the horizon
+    us_per_round: float
+    n_items: int | None = None  # of a ranking
+    violation: Vector | None = None  # of hard constraints at the horizon, by seed
+
+    @property
+    def final(self) -> Vector:
+        """f at the horizon, by seed."""
+        return self.values[:, -1]
+
+    def bands(self) -> Matrix:
+        """Mean over seeds and its 95 % interval, a row for each time."""
+        return bands(self.values)
+
+    @property
+    def exposures(self) -> Matrix | None:
+        """Of a ranking: of the items, a row for each seed."""
+        return None if self.n_items is None else self.averages[:, : self.n_items]
+
+    @cached_property
+    def fairness(self) -> dict[str, Vector]:
+        """Of a ranking, at the horizon, by seed: what users get, and how exposure is shared."""
+        return {} if self.n_items is None else fairness_of(self.averages, self.n_items)
+
+    def row(self) -> dict[str, Any]:
+        """Means over seeds at the horizon, f with its 95 % interval.
+
+        A ranking has the measures of fairness too, and an f with hard constraints their violation.
+        """
+        row: dict[str, Any] = {"policy": self.name}
+        row |= dict(zip(("value", "low", "high"), interval(self.final), strict=True))
+        if self.violation is not None:
+            row["violation"] = float(self.violation.mean())
+        row |= {measure: float(values.mean()) for measure, values in self.fairness.items()}
+        return row | {"seeds": len(self.seeds), "us_per_round": self.us_per_round}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -150,7 +197,7 @@ class Comparison(Brief):
         ax = value_axes(ax, 100.0 if scale == "percent" else line)
         beside = None
         for i, (name, traces) in enumerate(self.traces.items()):
-            values, style = self.values(name), look(i)
+            values, style = self.values(name), line_style(i)
             if scale != "value" and tops is not None:
                 values = self.below_best(name, tops)
                 values = 100.0 - values if scale == "percent" else values
@@ -173,7 +220,7 @@ class Comparison(Brief):
         for i, (name, traces) in enumerate(self.traces.items()):
             n_items = traces[0].require_ranking("a Lorenz curve")
             curves = [lorenz(trace.average[-1, :n_items]) for trace in traces]
-            lorenz_line(ax, curves, label=name, **look(i))
+            lorenz_line(ax, curves, label=name, **line_style(i))
         return ax
 
 

@@ -12,10 +12,20 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from fairwolfe.core.problem import real_number
+from fairwolfe.core.problem import real_number, whole_number
 from fairwolfe.errors import InvalidInput
 
-__all__ = ["ByOutcome", "Constant", "Delay", "Geometric", "Uniform", "as_delay", "rounds_of"]
+__all__ = [
+    "ByOutcome",
+    "Constant",
+    "Delay",
+    "Geometric",
+    "Lateness",
+    "Uniform",
+    "as_delay",
+    "rounds_of",
+    "stage_laws",
+]
 
 
 @runtime_checkable
@@ -132,6 +142,18 @@ def as_delay(name: str, given: object) -> Delay:
     )
 
 
+def stage_laws(delay: Any, stages: int) -> tuple[Delay, ...]:
+    """The law of each stage of rewards: one for all of them, or one for each."""
+    if not isinstance(delay, tuple):
+        return (as_delay("delay", delay),) * stages
+    if len(delay) != stages:
+        raise InvalidInput(
+            f"delay has {len(delay)} laws, and the rewards arrive in {stages} stage"
+            f"{'s' * (stages > 1)}; give one law, or one for each stage"
+        )
+    return tuple(as_delay("delay", law) for law in delay)
+
+
 def rounds_of(law: Delay, u: float, clicked: bool) -> int:
     """The delay of a law, which may be the user's own."""
     rounds = law.rounds(u, clicked)
@@ -142,3 +164,33 @@ def rounds_of(law: Delay, u: float, clicked: bool) -> int:
     raise InvalidInput(
         f"{law!r:.80} gave {rounds!r:.80} rounds; a delay is a whole number of at least 0"
     )
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """How late feedback comes, and how old the state is that decides.
+
+    Parameters
+    ----------
+    delay: rounds between a decision and its feedback: a whole number, or a law of
+        `fairwolfe.simulation.delays`. With a delay of 10 the next 10 decisions are made without
+        it. Answers may overtake each other, and are learnt in the order in which they come. Where
+        rewards arrive in stages, one for all stages, or a tuple with one for each; a stage has a
+        click if one of its rewards is not 0.
+    refresh: decisions are made by a snapshot, renewed after that many decisions; feedback goes to
+        the live state. 1: the live state decides.
+
+    What has not come at the horizon is never learnt from; the decisions count all the same, since
+    they were made. The delays are drawn from a separate stream.
+
+    >>> Lateness(delay=10)
+    Lateness(delay=Constant(length=10), refresh=1)
+    """
+
+    delay: Delay | int | tuple[Delay | int, ...] | None = None
+    refresh: int = 1
+
+    def __post_init__(self) -> None:
+        laws = stage_laws(self.delay, len(self.delay) if isinstance(self.delay, tuple) else 1)
+        object.__setattr__(self, "delay", laws if isinstance(self.delay, tuple) else laws[0])
+        object.__setattr__(self, "refresh", whole_number("refresh", self.refresh))

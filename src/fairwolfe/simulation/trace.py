@@ -10,18 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
-from fairwolfe.core.brief import Brief, Summary, count, few
-from fairwolfe.core.frames import frame_of
 from fairwolfe.core.problem import Problem, real_array
+from fairwolfe.core.tables import Brief, Summary, count, few, frame_of
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave
-from fairwolfe.plots.axes import value_axes, violation_line
-from fairwolfe.simulation.exposure import FAIRNESS, fairness_of, gini_index
+from fairwolfe.objectives.exposure import FAIRNESS, fairness_of, gini_index
+from fairwolfe.plots import value_axes, violation_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["Trace", "best_value", "checkpoint_grid"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,7 +74,7 @@ class Trace(Brief):
     @property
     def violation(self) -> Vector:
         """How far the average observed reward was beyond the levels of hard constraints, at most;
-        for shares, as a share of the whole.
+        for shares, as a share of the whole, and for rates in units of the rate.
         """
         return np.array([self.objective.violation(z) for z in self.average_observed])
 
@@ -123,7 +120,7 @@ class Trace(Brief):
         rounds = int(self.t[-1]) if self.t.size else 0
         stopped = "" if self.complete else ", interrupted"
         title = f"{count(rounds, 'round')}, seed {self.seed}{stopped}"
-        rows = [("f", str(self.objective))]
+        rows = [("f", self.objective.describe())]
         if rounds:
             observed = self._of(self.average_observed[-1:])[0]
             m = self.problem.n_items or 0

@@ -13,13 +13,11 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from fairwolfe.core.arrays import IntVector, Matrix, Vector
-from fairwolfe.core.problem import Problem, real_number
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.problem import Problem, number_where, whole_number
 from fairwolfe.errors import InvalidInput
 from fairwolfe.kernels import gradients
 from fairwolfe.objectives import Concave
-
-__all__ = ["Augmented", "Identity", "Moreau", "Randomized", "shrink", "shrunk", "usual"]
 
 _MOST = 1_000_000  # samples: all of their draws are in memory at once
 
@@ -67,16 +65,6 @@ class Identity(_Exact):
         """The width of the envelope: 0 means the function itself."""
         return 0.0
 
-    def widths(self, objective: Concave, n: int, times: IntVector) -> Vector:
-        """`step` at many times at once."""
-        return np.zeros(times.size)
-
-    def direction(
-        self, objective: Concave, z: Vector, t: int, rng: np.random.Generator | None
-    ) -> Vector:
-        """`gradient` at a trusted z."""
-        return objective.gradient(z)
-
     def beta_0(self, objective: Concave, n: int) -> float:
         """1/C, for a C-smooth f."""
         smoothness = objective.smoothness(n)
@@ -96,38 +84,13 @@ class Identity(_Exact):
         return (cls(),)
 
 
-@dataclass(frozen=True)
-class Moreau(_Exact):
-    """f_t(z) = max_y f(y) - |y - z|^2 / (2 b_t) with b_t = beta0 / sqrt(t + 1).
+class _Envelope(_Exact):
+    """Smoothing by Moreau envelopes, leaf by leaf."""
 
-    f <= f_t, so it is an optimistic approximation. Sums, blocks and maps are smoothed leaf by
-    leaf: every expression whose leaves have a proximal map can be smoothed, whether or not it has
-    one itself. Deterministic; costs one gradient.
-
-    Parameters
-    ----------
-    beta0: the width at t = 0. None balances the two errors that it trades, D_K/L for a single
-        function of all rewards, and is on the scale of the rewards for Welfare and Nash: see
-        `best`. The paper's experiments use 0.01 (arms), 1 (ranking).
-    horizon: a number of rounds T fixes the width at b_T from the first round on (the older way of
-        smoothing, which needs T in advance).
-
-    Reference: Sec. 3.3 and appendix "Smoothing with the Moreau envelope" of the paper; its
-    gradient is (prox - z)/b (the paper prints the opposite sign).
-
-    >>> from fairwolfe.objectives import Minimum
-    >>> Moreau(beta0=1.0).gradient(Minimum(), [0.0, 0.5], t=0).tolist()
-    [0.75, 0.25]
-    """
-
-    beta0: float | None = None
+    beta0: float | None
     horizon: int | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "beta0", _checked_width("beta0", self.beta0))
-        object.__setattr__(self, "horizon", _checked_horizon(self.horizon))
-
-    def bind(self, problem: Problem, objective: Concave) -> Moreau:
+    def bind(self, problem: Problem, objective: Concave) -> Self:
         """Choose beta0 for a problem, if it was left open; `objective` is bound to it."""
         for _, leaf, _ in objective.leaves(problem.n_objectives):
             leaf._check_smoothable()
@@ -136,7 +99,7 @@ class Moreau(_Exact):
         curvature = objective.curvature(problem.n_objectives)
         diameter = problem.diameter_of(curvature > 0.0)
         width = self.best(objective, problem.n_objectives, diameter, usual(problem))
-        return replace(self, beta0=width)
+        return replace(self, beta0=width)  # type: ignore[type-var]
 
     @staticmethod
     def best(objective: Concave, n: int, diameter: float, usual: Vector | float = 0.5) -> float:
@@ -170,10 +133,6 @@ class Moreau(_Exact):
         """b_t. Where beta0 is open and no problem is known, rewards are taken to lie in [0, 1]."""
         return shrink(self._width(objective, n), t, self.horizon)
 
-    def widths(self, objective: Concave, n: int, times: IntVector) -> Vector:
-        """`step` at many times at once."""
-        return shrunk(self._width(objective, n), times, self.horizon)
-
     def _width(self, objective: Concave, n: int) -> float:
         if self.beta0 is not None:
             return self.beta0
@@ -192,12 +151,6 @@ class Moreau(_Exact):
         """The gradient of f_t at z."""
         return objective.envelope_gradient(z, self.step(objective, len(z), t))
 
-    def direction(
-        self, objective: Concave, z: Vector, t: int, rng: np.random.Generator | None
-    ) -> Vector:
-        """`gradient` at a trusted z, of an objective that `bind` has seen."""
-        return objective._smoothed(z, self.step(objective, z.size, t))
-
     def beta_0(self, objective: Concave, n: int) -> float:
         """f_t is sqrt(t + 1)/beta_0-smooth: beta0, divided by the curvature of the expression."""
         bend = float(objective.curvature(n).max()) / self.step(objective, n, 0)
@@ -207,10 +160,6 @@ class Moreau(_Exact):
                 bend += leaf.smoothness(size)
         return 1.0 / bend if bend > 0.0 else np.inf
 
-    def m_1(self, objective: Concave, n: int) -> float:
-        """M_1 with |f_t - f_(t-1)| <= M_1/(t sqrt t): half of M_2 (the paper has M_2)."""
-        return 0.5 * self.m_2(objective, n)
-
     def m_2(self, objective: Concave, n: int) -> float:
         """M_2 with |f_t - f| <= M_2/sqrt t: beta0/2 times the leaves' squared Lipschitz sum.
 
@@ -219,6 +168,42 @@ class Moreau(_Exact):
         slopes = sum((c * leaf.lipschitz(size)) ** 2 for c, leaf, size in objective.leaves(n))
         return 0.5 * self.step(objective, n, 0) * slopes
 
+
+@dataclass(frozen=True)
+class Moreau(_Envelope):
+    """f_t(z) = max_y f(y) - |y - z|^2 / (2 b_t) with b_t = beta0 / sqrt(t + 1).
+
+    f <= f_t, so it is an optimistic approximation. Sums, blocks and maps are smoothed leaf by
+    leaf: every expression whose leaves have a proximal map can be smoothed, whether or not it has
+    one itself. Deterministic; costs one gradient.
+
+    Parameters
+    ----------
+    beta0: the width at t = 0. None balances the two errors that it trades, D_K/L for a single
+        function of all rewards, and is on the scale of the rewards for Welfare and Nash: see
+        `best`. The paper's experiments use 0.01 (arms), 1 (ranking).
+    horizon: a number of rounds T fixes the width at b_T from the first round on (the older way of
+        smoothing, which needs T in advance).
+
+    Reference: Sec. 3.3 and appendix "Smoothing with the Moreau envelope" of the paper; its
+    gradient is (prox - z)/b (the paper prints the opposite sign).
+
+    >>> from fairwolfe.objectives import Minimum
+    >>> Moreau(beta0=1.0).gradient(Minimum(), [0.0, 0.5], t=0).tolist()
+    [0.75, 0.25]
+    """
+
+    beta0: float | None = None
+    horizon: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "beta0", _checked_width("beta0", self.beta0))
+        object.__setattr__(self, "horizon", _checked_horizon(self.horizon))
+
+    def m_1(self, objective: Concave, n: int) -> float:
+        """M_1 with |f_t - f_(t-1)| <= M_1/(t sqrt t): half of M_2 (the paper has M_2)."""
+        return 0.5 * self.m_2(objective, n)
+
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
         """Instances for the conformance checks."""
@@ -226,7 +211,7 @@ class Moreau(_Exact):
 
 
 @dataclass(frozen=True)
-class Augmented(_Exact):
+class Augmented(_Envelope):
     """f_t(z) = max_p f(p) + <y, z - p> - |z - p|^2/(2 b_t), y a running mean of its gradients.
 
     As y comes close to the gradient in the long run, the error b |g - y|^2/2 of the smoothing falls
@@ -252,55 +237,14 @@ class Augmented(_Exact):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "beta0", _checked_width("beta0", self.beta0))
-        weight = real_number("the weight of Augmented", self.weight)
-        if not 0.0 <= weight <= 4.0:
-            raise InvalidInput(
-                f"the weight of Augmented is {self.weight!r}; give a number from 0 to 4, such as 1"
-            )
+        name, allowed = "the weight of Augmented", "a number from 0 to 4, such as 1"
+        weight = number_where(name, self.weight, lambda x: 0.0 <= x <= 4.0, allowed)
         object.__setattr__(self, "weight", weight)
-
-    @property
-    def _moreau(self) -> Moreau:
-        return Moreau(self.beta0)
 
     @staticmethod
     def shifts(leaf: Concave) -> bool:
         """Whether a leaf has kinks and a proximal map: the others are left to `Moreau`."""
         return leaf.has_prox and not leaf.smooth and not leaf.curved
-
-    def bind(self, problem: Problem, objective: Concave) -> Augmented:
-        """Choose beta0 for a problem, if it was left open; `objective` is bound to it."""
-        return replace(self, beta0=self._moreau.bind(problem, objective).beta0)
-
-    def step(self, objective: Concave, n: int, t: int) -> float:
-        """b_t."""
-        return self._moreau.step(objective, n, t)
-
-    def widths(self, objective: Concave, n: int, times: IntVector) -> Vector:
-        """`step` at many times at once."""
-        return self._moreau.widths(objective, n, times)
-
-    def value(
-        self, objective: Concave, z: Vector, t: int, rng: np.random.Generator | None = None
-    ) -> float:
-        """f_t(z) for y = 0."""
-        return self._moreau.value(objective, z, t)
-
-    def gradient(
-        self, objective: Concave, z: Vector, t: int, rng: np.random.Generator | None = None
-    ) -> Vector:
-        """The gradient of f_t at z, for y = 0."""
-        return self._moreau.gradient(objective, z, t)
-
-    def direction(
-        self, objective: Concave, z: Vector, t: int, rng: np.random.Generator | None
-    ) -> Vector:
-        """`gradient` at a trusted z, of an objective that `bind` has seen."""
-        return self._moreau.direction(objective, z, t, rng)
-
-    def beta_0(self, objective: Concave, n: int) -> float:
-        """f_t is sqrt(t + 1)/beta_0-smooth, as the Moreau envelope."""
-        return self._moreau.beta_0(objective, n)
 
     def m_1(self, objective: Concave, n: int) -> float:
         """M_1 with |f_t - f_(t-1)| <= M_1/(t sqrt t), whatever y is: half of M_2 for the narrower
@@ -310,7 +254,7 @@ class Augmented(_Exact):
 
     def m_2(self, objective: Concave, n: int) -> float:
         """M_2 with |f_t - f| <= M_2/sqrt t, whatever y is: four times that of `Moreau`."""
-        return 4.0 * self._moreau.m_2(objective, n)
+        return 4.0 * super().m_2(objective, n)
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
@@ -351,12 +295,10 @@ class Randomized:
     def __post_init__(self) -> None:
         object.__setattr__(self, "radius", _checked_width("radius", self.radius))
         object.__setattr__(self, "horizon", _checked_horizon(self.horizon))
-        whole = isinstance(self.n_samples, (int, np.integer))
-        if not whole or isinstance(self.n_samples, bool) or not 1 <= self.n_samples <= _MOST:
-            raise InvalidInput(
-                f"n_samples is {self.n_samples!r:.80}; give a whole number >= 1, at most {_MOST:,}"
-            )
-        object.__setattr__(self, "n_samples", int(self.n_samples))
+        samples = whole_number("n_samples", self.n_samples)
+        if samples > _MOST:
+            raise InvalidInput(f"n_samples is {samples}; give a whole number of at most {_MOST:,}")
+        object.__setattr__(self, "n_samples", samples)
 
     def bind(self, problem: Problem, objective: Concave) -> Randomized:
         """Choose the radius for a problem, if it was left open."""
@@ -373,16 +315,6 @@ class Randomized:
     def step(self, objective: Concave, n: int, t: int) -> float:
         """r_t, under the name that all smoothings have for it."""
         return self.width(n, t)
-
-    def widths(self, objective: Concave, n: int, times: IntVector) -> Vector:
-        """r_t at many times at once."""
-        return shrunk(n**0.75 if self.radius is None else self.radius, times, self.horizon)
-
-    def direction(
-        self, objective: Concave, z: Vector, t: int, rng: np.random.Generator | None
-    ) -> Vector:
-        """`gradient`: drawing costs more than checking."""
-        return self.gradient(objective, z, t, rng)
 
     def normals(self, objective: Concave, n: int, rng: np.random.Generator | None) -> Matrix:
         """What one direction draws, (n_samples, n + 2)."""
@@ -403,12 +335,10 @@ class Randomized:
     ) -> float:
         """An unbiased estimate of f_t(z) by n_samples values."""
         point = objective._checked(z)
-        normals = self.normals(objective, point.size, rng)
         radius = self.width(point.size, t)
-        total = 0.0
-        for draws in normals:
-            total += objective._value(in_ball(draws, point, radius))
-        return total / self.n_samples
+        normals = self.normals(objective, point.size, rng)
+        values = (objective._value(in_ball(draws, point, radius)) for draws in normals)
+        return sum(values, 0.0) / self.n_samples
 
     def gradient(
         self, objective: Concave, z: Vector, t: int, rng: np.random.Generator | None = None
@@ -470,26 +400,15 @@ def shrink(width: float, t: int, horizon: int | None) -> float:
     return width / math.sqrt((t if horizon is None else horizon) + 1.0)
 
 
-def shrunk(width: float, times: IntVector, horizon: int | None) -> Vector:
-    """`shrink` at many times at once (a square root is exact to the last bit in both)."""
-    fixed = times if horizon is None else np.full(times.size, horizon)
-    widths: Vector = width / np.sqrt(fixed + 1.0)
-    return widths
-
-
 def _checked_width(name: str, width: float | None) -> float | None:
     """None, or a positive finite number."""
     if width is None:
         return None
-    number = real_number(name, width)
-    if not (math.isfinite(number) and number > 0.0):
-        raise InvalidInput(f"{name} is {width!r}; give a positive number, or None for the default")
-    return number
+    return number_where(
+        name, width, lambda x: x > 0.0, "a positive number, or None for the default"
+    )
 
 
 def _checked_horizon(horizon: int | None) -> int | None:
     """None, or a whole number of at least 1."""
-    whole = isinstance(horizon, (int, np.integer)) and not isinstance(horizon, bool)
-    if horizon is None or (whole and horizon >= 1):
-        return None if horizon is None else int(horizon)
-    raise InvalidInput(f"horizon is {horizon!r}; give a whole number of at least 1, or None")
+    return None if horizon is None else whole_number("horizon", horizon)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.core.arrays import Vector
-from fairwolfe.core.catalogue import Candidates
+from fairwolfe.core.candidates import Candidates
 from fairwolfe.core.contexts import Arms, Bilinear, PerArm
 from fairwolfe.core.decision import Choice, Decision
 from fairwolfe.core.problem import Problem
@@ -16,8 +16,6 @@ from fairwolfe.core.protocols import Environment
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave
 from fairwolfe.reduction import FrankWolfe
-
-__all__ = ["Known", "known"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,22 +48,22 @@ class _Oracle:
 
 
 @dataclass(frozen=True)
-class Known:
+class ReferencePolicy:
     """What `known` returns: a policy for `simulate`, which lets it meet the world of its seed."""
 
     environment: Any
     objective: Concave
     smoothing: Any = None
 
-    def meet(self, world: Any) -> FrankWolfe:
+    def in_world(self, world: Any) -> FrankWolfe:
         """The policy in a world of the environment."""
         return FrankWolfe(self.objective, _Oracle(self.environment, world), self.smoothing)
 
     def init(self, problem: Problem) -> Any:
-        """Raises: it has to meet a world first."""
+        """Raises: it needs a world first."""
         raise InvalidInput(
             "a known(...) policy must meet a world before it starts; use simulate, or "
-            "policy.meet(environment.init(rng))"
+            "policy.in_world(environment.init(rng))"
         )
 
     def act(self, state: Any, context: Any, rng: np.random.Generator) -> Decision:
@@ -77,7 +75,7 @@ class Known:
         return self.init(state)
 
 
-def known(environment: Any, objective: Concave, smoothing: Any = None) -> Known:
+def known(environment: Any, objective: Concave, smoothing: Any = None) -> ReferencePolicy:
     """Frank-Wolfe with the true mean rewards: no exploration, no estimation error.
 
     Each round it takes the best action for grad f_t at the average of the rewards so far. What it
@@ -95,4 +93,4 @@ def known(environment: Any, objective: Concave, smoothing: Any = None) -> Known:
         raise InvalidInput(f"the environment is {environment!r}; see fw.environments")
     if not isinstance(objective, Concave):
         raise InvalidInput(f"the objective is {objective!r}; give one of fw.objectives")
-    return Known(environment, objective, smoothing)
+    return ReferencePolicy(environment, objective, smoothing)

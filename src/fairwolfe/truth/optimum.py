@@ -1,8 +1,10 @@
-"""`optimum`: the best value any stationary policy can reach, between certified bounds."""
+"""`optimum`: f* of a world between certified bounds, and `Notice`, its line on a terminal."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+import os
+import sys
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,25 +12,55 @@ from typing import Any
 import numpy as np
 
 from fairwolfe.core.arrays import Matrix, Vector
-from fairwolfe.core.brief import Brief, Summary, few
 from fairwolfe.core.protocols import Environment
 from fairwolfe.core.streams import stream
-from fairwolfe.environments.rankings import RankingArrays
+from fairwolfe.core.tables import Brief, Summary, few
+from fairwolfe.environments.world import RankingArrays
 from fairwolfe.errors import InvalidInput, NumericalFailure
 from fairwolfe.objectives import Concave
-from fairwolfe.objectives.leaves import Leaves
-from fairwolfe.truth import multipliers, planes, sweeps
-from fairwolfe.truth.multipliers import Solution, Support, close
-from fairwolfe.truth.notice import Notice
-from fairwolfe.truth.rows import Rows, Sought
-from fairwolfe.truth.sampled import Sample, enclose, enclose_kept, refute
+from fairwolfe.truth import sweeps
+from fairwolfe.truth.constraints import HardConstraints, vanishing
+from fairwolfe.truth.sampled import Sample, enclose
+from fairwolfe.truth.solver import close, maximise
 
-__all__ = ["Optimum", "optimum"]
+_SILENT = 2.0  # seconds before anything is shown
+_WIDTH = 70
+
+
+class Notice:
+    """A line on the terminal with the time left, once the work takes more than two seconds.
+
+    Nothing is shown where stderr is not a terminal, or with FAIRWOLFE_QUIET=1.
+
+    Parameters
+    ----------
+    what: is done
+    steps: at most
+    """
+
+    def __init__(self, what: str, steps: int) -> None:
+        self._what, self._steps, self._done = what, steps, 0
+        self._began = time.monotonic()
+        loud = os.environ.get("FAIRWOLFE_QUIET", "") in ("", "0")
+        self._visible = loud and sys.stderr is not None and sys.stderr.isatty()
+
+    def step(self) -> None:
+        """Count a step that was done."""
+        self._done = min(self._done + 1, self._steps)
+        spent = time.monotonic() - self._began
+        if self._visible and spent >= _SILENT:
+            left = spent * (self._steps / self._done - 1.0)
+            line = f"{self._what}: {self._done} of {self._steps} steps, at most {left:.0f} s left"
+            print(f"\r{line:<{_WIDTH}}", end="", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Clear the line."""
+        if self._visible and time.monotonic() - self._began >= _SILENT:
+            print(f"\r{'':<{_WIDTH}}\r", end="", file=sys.stderr, flush=True)
+
 
 _CALLS = 2000  # of an exact support function
 _PASSES = 2000  # over all users of a world with rankings
-_PLANES = 300  # each a linear programme with as many rows and columns
-_QUICK = 100  # calls of the method of multipliers before cutting planes are tried
 _FEW = 20  # rewards for which cutting planes serve
 _FINE = 1e-8  # the relative gap that is aimed at while it is cheap
 _SAMPLED_CALLS = 300  # of a support function of a sample of contexts
@@ -47,6 +79,8 @@ class Optimum(Brief):
     violation is least, `unavoidable` is a certified bound on the violation of every policy, and the
     upper bound is -inf.
 
+    `vanishing` names the rates that are kept there only because their denominator is 0.
+
     For rankings `by_item` has a row for each item: its exposure, then what it earns of each
     user-side reward, (n_items, 1 + rewards), by a policy that is nearly as good.
     """
@@ -57,6 +91,7 @@ class Optimum(Brief):
     violation: float = 0.0
     unavoidable: float = 0.0
     by_item: Matrix | None = None
+    vanishing: tuple[str, ...] = ()
 
     @property
     def feasible(self) -> bool:
@@ -81,6 +116,7 @@ class Optimum(Brief):
         rows = [("gap", f"{self.gap:.2g}"), ("average", average)]
         if self.violation > 0.0:
             rows.append(("violation", f"{self.violation:.2g}"))
+        rows += [("rate", f"{name}: only because that vanishes") for name in self.vanishing]
         return Summary(f"{self.value:.6g} <= f* <= {self.upper_bound:.6g}", rows)
 
 
@@ -96,7 +132,7 @@ def optimum(
     rewards) the bounds are certain: f at a mixture of points of S from below, and from above
     f* <= f(p) - <g, p> + h_S(g) for supergradients g of f at p, leaf by leaf. They come much
     closer than asked where that is cheap. The method of multipliers finds them (see
-    `fairwolfe.truth.multipliers`), cutting planes where a leaf has no proximal map. Rankings
+    `fairwolfe.truth.solver`), cutting planes where a leaf has no proximal map. Rankings
     are mixed user by user (see `fairwolfe.truth.sweeps`).
 
     Elsewhere a mixture of best actions and a majorant are computed on one sample of contexts and
@@ -105,10 +141,10 @@ def optimum(
     terminal shows the time left (FAIRWOLFE_QUIET=1 hides it).
 
     Hard constraints: f* is that of the policies that keep them, and `value` that of one that does,
-    up to 1e-6 (see `fairwolfe.truth.rows`). On samples it keeps them with five standard errors to
-    spare, which costs their price. That no policy keeps them is not an error: the `Optimum` is then
-    not `feasible`, with a certificate, and its average has the least violation (the largest of all
-    rows; for shares, of the largest sum).
+    up to 1e-6 (see `fairwolfe.truth.constraints`). On samples it keeps them with five standard
+    errors to spare, which costs their price. That no policy keeps them is not an error: the
+    `Optimum` is then not `feasible`, with a certificate, and its average has the least violation
+    (the largest of all rows; for shares, of the largest sum).
 
     NumericalFailure, with the bounds reached, where the tolerance is not met within 2,000 calls of
     the support function, or 2,000 passes over all users.
@@ -134,21 +170,30 @@ def optimum(
     number = isinstance(tolerance, (int, float, np.number)) and not isinstance(tolerance, bool)
     if not (number and np.isfinite(tolerance) and tolerance > 0.0):
         raise InvalidInput(f"tolerance is {tolerance!r}; give a positive number, such as 1e-3")
-    bound = objective.bind(environment.problem())
+    problem = environment.problem()
+    bound = objective.bind(problem)
     world = environment.init(stream(seed, "world"))
-    known = getattr(environment, "support", None)
-    if isinstance(world, RankingArrays) and _has_proximal_maps(bound, environment):
+    known, fine = getattr(environment, "support", None), min(tolerance, _FINE)
+    found: Any
+    if isinstance(world, RankingArrays) and _has_proximal_maps(bound, problem.n_objectives):
+        kept = HardConstraints(bound, problem, world.support) if bound.constrained else None
         rng = stream(seed, "optimum", "sweeps")
-        fine = min(tolerance, _FINE)
-        rows = _rows(bound, environment, world.support)
-        swept = sweeps.maximise(world, bound, tolerance, fine, _PASSES, rng, rows)
-        best = _measured(bound, swept)
+        found = sweeps.maximise(world, bound, tolerance, fine, _PASSES, rng, kept)
     elif callable(known):
-        support = partial(known, world)
-        fine = min(tolerance, _FINE)
-        best = _measured(bound, _maximise(environment, support, bound, tolerance, fine, _CALLS))
+        quick = problem.n_objectives <= _FEW
+        given = (bound, problem, tolerance, fine, _CALLS)
+        found = maximise(partial(known, world), *given, quick=quick)
     else:
-        best = _from_samples(environment, world, bound, seed, tolerance)
+        found = _from_samples(environment, world, bound, seed, tolerance)
+    best = Optimum(
+        found.value,
+        found.upper_bound,
+        found.average,
+        bound._violation(found.average),
+        found.unavoidable,
+        getattr(found, "by_item", None),
+        vanishing(bound, problem, found.average),
+    )
     if best.feasible and not close(best.value, best.upper_bound, tolerance):
         advice = f"ask for a larger tolerance than {tolerance:g}"
         if best.value == -np.inf:
@@ -165,91 +210,31 @@ def optimum(
     return best
 
 
-def _measured(f: Concave, solution: Solution | sweeps.Swept) -> Optimum:
-    """With the violation at the average."""
-    beyond = f._violation(solution.average)
-    by_item = solution.by_item if isinstance(solution, sweeps.Swept) else None
-    known = (solution.value, solution.upper_bound, solution.average)
-    return Optimum(*known, beyond, solution.unavoidable, by_item)
+def _has_proximal_maps(f: Concave, n: int) -> bool:
+    return all(leaf.has_prox for _, leaf, _ in f.split(n))
 
 
-def _rows(f: Concave, environment: Any, support: Support) -> Rows | None:
-    return Rows(f, environment.problem(), support) if f.constrained else None
-
-
-def _has_proximal_maps(f: Concave, environment: Any) -> bool:
-    pieces = f.split(environment.problem().n_objectives)
-    return all(leaf.has_prox for _, leaf, _ in pieces)
-
-
-def _maximise(
-    environment: Any, support: Support, f: Concave, tolerance: float, fine: float, calls: int
-) -> Solution:
-    n = environment.problem().n_objectives
-    rows, sought = _rows(f, environment, support), None
-    if rows is not None:
-        sought = rows.seek(support, *multipliers.first_vertices(support, n), calls)
-        if sought.unavoidable > rows.allowed:
-            return _infeasible(rows, sought)
-    bound = (rows, sought)
-    if not Leaves(f, n).smoothable:
-        return planes.maximise(support, f, n, tolerance, min(calls, _PLANES), *bound)
-    if calls == _CALLS and n <= _FEW:
-        found = multipliers.maximise(support, f, n, tolerance, fine, _QUICK, *bound)
-        if not close(found.value, found.upper_bound, tolerance):
-            # The multipliers of a degenerate linear programme close in slowly; planes are exact.
-            with suppress(NumericalFailure):  # of f that is not finite everywhere
-                found = planes.maximise(support, f, n, tolerance, _PLANES, *bound)
-        if close(found.value, found.upper_bound, tolerance):
-            return found
-    return multipliers.maximise(support, f, n, tolerance, fine, calls, *bound)
-
-
-def _infeasible(rows: Rows, sought: Sought) -> Solution:
-    """The average of least violation v, and the certificate v >= -intercept - max_s <slope, s>."""
-    average = sought.weights @ sought.points
-    mixture = (average, sought.weights, sought.directions)
-    proof = sought.proof / float(np.abs(sought.proof) @ rows.units)
-    certificate = (-rows.floor(proof), rows.slope(proof))
-    counted = (sought.calls, sought.unavoidable)
-    return Solution(rows.relaxed._value(average), -np.inf, *mixture, *certificate, *counted)
-
-
-def _searched(environment: Any, sample: Sample, f: Concave, fine: float) -> Solution:
-    """The solution on a sample; on a terminal, with the time left."""
+def _from_samples(environment: Any, world: Any, f: Concave, seed: int, tolerance: float) -> Any:
+    """Solve on samples of contexts of growing size, and measure the solution on fresh ones."""
     calls = _SAMPLED_CALLS * (2 if f.constrained else 1)
-    notice = Notice(f"looking for the optimum on {sample.n:,} contexts", calls)
-
-    def support(direction: Vector) -> tuple[float, Vector]:
-        notice.step()
-        return sample.support(direction)
-
-    try:
-        return _maximise(environment, support, f, fine, fine, _SAMPLED_CALLS)
-    finally:
-        notice.close()
-
-
-def _from_samples(environment: Any, world: Any, f: Concave, seed: int, tolerance: float) -> Optimum:
-    best = Optimum(-np.inf, np.inf, np.empty(0))
+    problem, fine = environment.problem(), 0.1 * tolerance
     for size in _SAMPLES:
         sample = Sample(environment, world, stream(seed, "optimum", "first", size), size)
-        fine = 0.1 * tolerance
-        solution = _searched(environment, sample, f, fine)
+        notice = Notice(f"looking for the optimum on {size:,} contexts", calls)
+
+        def support(
+            direction: Vector, sample: Sample = sample, notice: Notice = notice
+        ) -> tuple[float, Vector]:
+            notice.step()
+            return sample.support(direction)
+
+        try:
+            solution = maximise(support, f, problem, fine, fine, _SAMPLED_CALLS)
+        finally:
+            notice.close()
         fresh = stream(seed, "optimum", "fresh", size)
-        setting = (environment, world)
-        rows = _rows(f, environment, sample.support)
-        if rows is None:
-            best = Optimum(*enclose(*setting, f, solution, fresh, 100 * size))
-        elif solution.upper_bound == -np.inf:
-            certain = -solution.intercept - refute(*setting, solution.slope, fresh, 100 * size)
-            beyond = f._violation(solution.average)
-            if certain > rows.allowed:
-                return Optimum(solution.value, -np.inf, solution.average, beyond, certain)
-            best = Optimum(-np.inf, np.inf, solution.average, beyond)
-        else:
-            low, high, average = enclose_kept(*setting, rows, solution, fresh, 100 * size)
-            best = Optimum(low, high, average, f._violation(average))
-        if close(best.value, best.upper_bound, tolerance):
+        kept = HardConstraints(f, problem, sample.support) if f.constrained else None
+        best = enclose(environment, world, f, solution, fresh, 100 * size, kept)
+        if not best.feasible or close(best.value, best.upper_bound, tolerance):
             break
     return best

@@ -9,10 +9,8 @@ import numpy as np
 
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.objectives import Concave
-from fairwolfe.truth.multipliers import Solution
-from fairwolfe.truth.rows import Rows
-
-__all__ = ["Sample", "enclose", "enclose_kept", "refute"]
+from fairwolfe.truth.constraints import HardConstraints
+from fairwolfe.truth.solver import Solution
 
 _BATCHES = 20
 _ERRORS = 5.0  # standard errors
@@ -55,83 +53,76 @@ class Sample:
 
 
 def enclose(
-    environment: Any, world: Any, f: Concave, solution: Solution, rng: np.random.Generator, n: int
-) -> tuple[float, float, Vector]:
-    """Bounds on f*, and the average reward, from n fresh contexts; five standard errors each.
+    environment: Any,
+    world: Any,
+    f: Concave,
+    solution: Solution,
+    rng: np.random.Generator,
+    n: int,
+    constraints: HardConstraints | None = None,
+) -> Solution:
+    """The solution of a sample with bounds on f* and an average from n fresh contexts; five
+    standard errors each.
 
     Above: the mean of max_a <slope, mu(x) a>, added to the intercept. Below: a policy that draws
     one of the mixture's directions for every context and plays its best action. f of the mean of a
     batch of its rewards is at most f of their expectation on average (Jensen), so that the mean
     over batches is a lower bound in expectation, whatever the shape of f.
+
+    Hard constraints have to be kept on fresh contexts too: every direction of the mixture is
+    measured on all n contexts, and the weights are those nearest to the mixture's with which every
+    row keeps its level with five standard errors to spare. (They are a few numbers for thousands of
+    contexts, which have to serve once more for the bounds.) There is no lower bound where no
+    weights do. Where the sample shows that nothing keeps them, the fresh contexts have to show it
+    too; otherwise nothing is known.
     """
+    infeasible = solution.upper_bound == -np.inf
+    used = solution.weights > 0.0
+    directions, weights = solution.directions[used], solution.weights[used]
+    measured = 0 if infeasible else 1 if constraints is None else len(weights)
     tops: list[float] = []
-    batches = np.zeros((_BATCHES, len(solution.slope)))
+    batches = np.zeros((_BATCHES, measured, len(solution.slope)))
     size = -(-n // _BATCHES)
     for b, sample, places in _fresh(environment, world, rng, size):
-        drawn = rng.choice(len(solution.weights), places.size, p=solution.weights).astype(np.int64)
-        batches[b] += sample.means(solution.directions, drawn).sum(axis=0)
+        for j in range(measured):
+            which = places + j
+            if constraints is None:
+                drawn = rng.choice(len(solution.weights), places.size, p=solution.weights)
+                which = drawn.astype(np.int64)
+            table = solution.directions if constraints is None else directions
+            batches[b, j] += sample.means(table, which).sum(axis=0)
         tops += (sample.means(solution.slope[None], places) @ solution.slope).tolist()
     batches /= size
-    values = np.array([f._value(z) for z in batches])
+    top = float(np.mean(tops) + _ERRORS * np.std(tops) / np.sqrt(len(tops)))
+    high = solution.intercept + top
+    if infeasible and constraints is not None:
+        certain = -high
+        if certain > constraints.allowed:
+            return solution._replace(unavoidable=certain)
+        return solution._replace(value=-np.inf, upper_bound=np.inf, unavoidable=0.0)
+    points, relaxed, kept = batches.mean(axis=0), f, np.ones(1)
+    if constraints is not None:
+        x = (constraints.matrix @ np.einsum("j,bjn->nb", weights, batches)).T
+        errors = _ERRORS * x.std(axis=0, ddof=1) / np.sqrt(_BATCHES)
+        nearest = constraints.tightened(errors).nearest(points, weights)
+        if nearest is None:
+            average = weights @ points
+            return solution._replace(value=-np.inf, upper_bound=high, average=average)
+        relaxed, kept = constraints.relaxed, nearest
+    values = np.array([relaxed._value(kept @ batch) for batch in batches])
     low = -np.inf
     if np.isfinite(values).all():
         low = float(values.mean() - _ERRORS * values.std(ddof=1) / np.sqrt(_BATCHES))
-    high = float(np.mean(tops) + _ERRORS * np.std(tops) / np.sqrt(len(tops)))
-    return low, max(solution.intercept + high, low), batches.mean(axis=0)
+    return solution._replace(value=low, upper_bound=max(high, low), average=kept @ points)
 
 
 def _fresh(
     environment: Any, world: Any, rng: np.random.Generator, size: int
 ) -> Iterator[tuple[int, Sample, IntVector]]:
     """Batches of fresh contexts in parts: the number of the batch, the part, and a zero for each
-    of its contexts: the number of the one direction.
+    of its contexts.
     """
     for b in range(_BATCHES):
         for begin in range(0, size, _CHUNK):
             count = min(_CHUNK, size - begin)
             yield b, Sample(environment, world, rng, count), np.zeros(count, dtype=np.int64)
-
-
-def enclose_kept(
-    environment: Any, world: Any, rows: Rows, solution: Solution, rng: np.random.Generator, n: int
-) -> tuple[float, float, Vector]:
-    """`enclose` where hard constraints have to be kept on fresh contexts too.
-
-    Every direction of the mixture is measured on all n contexts, and the weights are those nearest
-    to the mixture's with which every row keeps its level with five standard errors to spare. (They
-    are a few numbers for thousands of contexts, which have to serve once more for the bounds.) An
-    average of no contexts, and no lower bound, where no weights do.
-    """
-    used = solution.weights > 0.0
-    directions, weights = solution.directions[used], solution.weights[used]
-    tops: list[float] = []
-    batches = np.zeros((_BATCHES, len(directions), len(solution.slope)))
-    size = -(-n // _BATCHES)
-    for b, sample, places in _fresh(environment, world, rng, size):
-        for j, direction in enumerate(directions):
-            batches[b, j] += sample.means(direction[None], places).sum(axis=0)
-        tops += (sample.means(solution.slope[None], places) @ solution.slope).tolist()
-    batches /= size
-    x = (rows.matrix @ np.einsum("j,bjn->nb", weights, batches)).T
-    errors = _ERRORS * x.std(axis=0, ddof=1) / np.sqrt(_BATCHES)
-    points = batches.mean(axis=0)
-    kept = rows.tightened(errors).nearest(points, weights)
-    high = solution.intercept + float(np.mean(tops) + _ERRORS * np.std(tops) / np.sqrt(len(tops)))
-    if kept is None:
-        return -np.inf, high, weights @ points
-    values = np.array([rows.relaxed._value(kept @ batch) for batch in batches])
-    low = -np.inf
-    if np.isfinite(values).all():
-        low = float(values.mean() - _ERRORS * values.std(ddof=1) / np.sqrt(_BATCHES))
-    return low, max(high, low), kept @ points
-
-
-def refute(environment: Any, world: Any, slope: Vector, rng: np.random.Generator, n: int) -> float:
-    """A bound on max_s <slope, s> from n fresh contexts, with five standard errors."""
-    tops: list[float] = []
-    for begin in range(0, n, _CHUNK):
-        count = min(_CHUNK, n - begin)
-        places = np.zeros(count, dtype=np.int64)
-        means = Sample(environment, world, rng, count).means(slope[None], places)
-        tops += (means @ slope).tolist()
-    return float(np.mean(tops) + _ERRORS * np.std(tops) / np.sqrt(n))

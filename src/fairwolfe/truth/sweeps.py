@@ -3,7 +3,7 @@
 The average rewards of rankings are S = sum_u share_u S_u, with S_u the convex hull of the mean
 rewards of u's rankings. A method that asks for one vertex of S at a time needs very many of them:
 every user is at the corner of some ranking, all at once. Here every user keeps a few rankings with
-its own masses, and the envelope of `fairwolfe.truth.multipliers` is climbed by *sweeps*:
+its own masses, and the envelope of `fairwolfe.truth.solver` is climbed by *sweeps*:
 
 - *step*: along the gradient of the envelope, mass goes from the worst ranking that a user keeps to
   the best of all its rankings, as far as the curvature of the envelope allows. This is pairwise
@@ -15,7 +15,7 @@ its own masses, and the envelope of `fairwolfe.truth.multipliers` is climbed by 
 
 Hard constraints are leaves too. Averages come to their levels from both sides, and only those that
 keep them count: so the levels aimed at are a little stricter, by as much as averages miss them, and
-mass is moved between the averages of some passes (see `fairwolfe.truth.rows`).
+mass is moved between the averages of some passes (see `fairwolfe.truth.constraints`).
 """
 
 from __future__ import annotations
@@ -26,15 +26,13 @@ import numpy as np
 from scipy import sparse
 
 from fairwolfe.core.arrays import Matrix, Vector
-from fairwolfe.environments.rankings import RankingArrays
-from fairwolfe.kernels.ranks import RankingWorld
+from fairwolfe.environments.world import RankingArrays
+from fairwolfe.kernels.ranks import CompiledRankingWorld
 from fairwolfe.kernels.truth import RankingMixtures
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.leaves import Leaves
-from fairwolfe.truth.multipliers import close, majorant, rounding, set_widths
-from fairwolfe.truth.rows import Rows
-
-__all__ = ["Swept", "maximise"]
+from fairwolfe.truth.constraints import HardConstraints
+from fairwolfe.truth.solver import close, majorant, rounding, set_widths
 
 _KEPT = 32  # rankings of a user; few users need more than twenty
 _GRADIENTS = 500  # of the envelope in a pass: the more users, the less each of them changes it
@@ -68,7 +66,7 @@ def maximise(
     fine: float,
     limit: int,
     rng: np.random.Generator,
-    rows: Rows | None = None,
+    rows: HardConstraints | None = None,
 ) -> Swept:
     """Bounds on the largest f(s), s in S, of relative gap `tolerance` within `limit` passes.
 
@@ -80,7 +78,7 @@ def maximise(
     f = Leaves(objective, n, None if rows is None else rows.pieces(n))
     relaxed = objective if rows is None else rows.relaxed
     keeping = None if rows is None else _Keeping(rows, f)
-    mixture = _Mixture(world, f)
+    mixture = _RankingMixture(world, f)
     bends = [leaf.curvature(b.stop - b.start) for leaf, b in zip(f.leaves, f.blocks, strict=True)]
     bend = np.concatenate(bends)
     n_users = len(world.shares)
@@ -143,7 +141,7 @@ def maximise(
 class _Keeping:
     """What makes averages keep hard constraints, the last leaf of f."""
 
-    def __init__(self, rows: Rows, f: Leaves) -> None:
+    def __init__(self, rows: HardConstraints, f: Leaves) -> None:
         self.rows, self.f = rows, f
         self.block = f.blocks[-1]
         self.aims = f.params[-1].reshape(4, -1)[:2]
@@ -160,7 +158,7 @@ class _Keeping:
     def among(self, candidates: list[Vector], vertex: Vector) -> list[Vector]:
         """Those that keep the rows, and the nearest mixture of all that does."""
         self.points = np.vstack([self.points, *candidates, vertex])[-_POINTS:]
-        violations = [self.rows.objective._violation(point) for point in candidates]
+        violations = [self.rows.violation(point) for point in candidates]
         weights = np.zeros(len(self.points))
         weights[-1 - len(candidates)] = 1.0  # the average of this pass
         moved = self.rows.nearest(self.points, weights)
@@ -208,7 +206,7 @@ class _Keeping:
         return Swept(self.rows.relaxed._value(average), -np.inf, average, passes, certain)
 
 
-class _Mixture:
+class _RankingMixture:
     """A mixture of rankings for each user, and the average reward vector of all."""
 
     def __init__(self, world: RankingArrays, f: Leaves) -> None:
@@ -218,7 +216,9 @@ class _Mixture:
         to_y = sparse.csc_array(f.matrix)
         matrix = (to_y.indptr.astype(np.int64), to_y.indices.astype(np.int64), to_y.data)
         rows = to_y.shape[0]
-        self.users = RankingMixtures(RankingWorld(*arrays), world.shares, kept, matrix, rows)
+        self.users = RankingMixtures(
+            CompiledRankingWorld(*arrays), world.shares, kept, matrix, rows
+        )
         self.average = np.empty(to_y.shape[1])
         self.mean()
 

@@ -10,12 +10,10 @@ from typing import Any
 from fairwolfe.environments import FactorModel
 from fairwolfe.fairness import TradeOff, tradeoff
 from fairwolfe.objectives import GiniEquality, TwoSided
-from fairwolfe.plots.picture import new_figure, save
+from fairwolfe.plots import new_figure, save
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
 from fairwolfe.simulation import Comparison, compare
 from fairwolfe.truth import Optimum, optimum
-
-__all__ = ["HORIZON", "ROUNDS", "SEEDS", "Demonstration", "run"]
 
 WORLD = FactorModel()
 BETA = 0.1
@@ -25,6 +23,15 @@ SEEDS = 3
 BETAS = (0.0, 0.03, 0.06, 0.1, 0.2, 0.5)
 SHARES = (0.0, 0.05, 0.1, 0.15, 0.19)
 ROUNDS = HORIZON * (SEEDS * 4 + len(BETAS) + len(SHARES))  # of everything that is played
+COLUMNS = {
+    "policy": "{policy}",
+    "clicks": "{utility:.3f}",
+    "Gini": "{gini:.3f}",
+    "bottom half": "{bottom_half:.0%}",
+    "f": "{value:.4f}",
+    "below the best": "{below_best_percent:.2f} %",
+    "us/round": "{us_per_round:.0f}",
+}
 _FAIR, _PLAIN = "FW-LinUCBRank", "LinUCBRank"
 
 

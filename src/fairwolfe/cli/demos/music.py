@@ -11,18 +11,23 @@ from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB
 from fairwolfe.environments import Mehrotra
 from fairwolfe.objectives import Linear
 from fairwolfe.oracles import Ridge
-from fairwolfe.plots.picture import new_figure, save
+from fairwolfe.plots import new_figure, save
 from fairwolfe.reduction import FrankWolfe, MOLinCB
 from fairwolfe.simulation import Comparison, compare
 from fairwolfe.smoothing import Moreau
 from fairwolfe.truth.optimum import Optimum, optimum
 
-__all__ = ["HORIZON", "ROUNDS", "SEEDS", "Demonstration", "policies", "run"]
-
 WORLD = Mehrotra(n_arms=50, n_objectives=5, n_features=10)
 HORIZON = 10_000
 SEEDS = 10
 ROUNDS = HORIZON * SEEDS * 5  # of all policies together
+COLUMNS = {
+    "policy": "{policy}",
+    f"f after {HORIZON:,} rounds": "{value:.4f}",
+    "95 % interval": "{low:.3f} - {high:.3f}",
+    "below the best": "{below_best_percent:.2f} %",
+    "us/round": "{us_per_round:.0f}",
+}
 
 
 def policies() -> dict[str, Any]:

@@ -34,14 +34,13 @@ from fairwolfe.objectives import (
     PerMerit,
     Welfare,
 )
-from fairwolfe.plots.picture import new_figure, save
+from fairwolfe.plots import new_figure, save
 from fairwolfe.smoothing import Moreau, Randomized, default_smoothing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["REWARDS", "Panel", "Walk", "draw", "panels", "reachable", "walk", "walks"]
 
 REWARDS = ("clicks", "minutes")
 PROBLEM = Problem.arms(1, dict.fromkeys(REWARDS, (0.0, 1.0)))

@@ -1,6 +1,6 @@
 // The page of one model: frames from the stream, history, what-if, and a change of f.
 
-import { ago, bar, brief, lines, lorenz, number } from "./charts.js";
+import { ago, bar, lines, lorenz, number } from "./charts.js";
 
 const byId = (id) => document.getElementById(id);
 const MODEL = document.body.dataset.model;
@@ -166,7 +166,7 @@ function show(next) {
   if (earlier && frame.clock - earlier.clock > 600) remind().catch(() => {});
   const { live, tables } = frame;
   say("sentence", live.sentence);
-  say("objective", brief(frame.objective));
+  say("objective", frame.description);
   say("version", String(frame.version));
   say("stopped", frame.stopped ?? "");
   for (const [name, rows] of Object.entries(tables)) fill(byId(`t-${name}`), rows);
@@ -204,7 +204,7 @@ async function changes() {
   byId("changes").hidden = !lines_.length;
   fill(byId("t-changes"), lines_.map((line) => [
     String(line.version), new Date(1000 * line.when).toISOString().slice(0, 19).replace("T", " "),
-    line.who || "–", brief(line.from) ?? "–", brief(line.to),
+    line.who || "–", line.from_words ?? "–", line.to_words,
   ]), [1, 2, 3, 4]);
 }
 
@@ -425,8 +425,9 @@ byId("ask-text").addEventListener("submit", (event) => {
 // --- a change of f -------------------------------------------------------------------------------
 
 byId("apply").addEventListener("click", () => {
-  wanted = answer.points[Number(byId("choice").value)].objective;
-  say("c-to", brief(wanted));
+  const point = answer.points[Number(byId("choice").value)];
+  wanted = point.objective;
+  say("c-to", point.description);
   say("c-from", byId("objective").textContent);
   say("refused", "");
   byId("confirm").dataset.version = frame ? frame.version : byId("version").textContent;

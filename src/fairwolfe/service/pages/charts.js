@@ -29,14 +29,6 @@ export function ago(seconds) {
   return `${Math.round(seconds)} s`;
 }
 
-/** A text whose long lists are cut short: the whole of it is for machines. */
-export function brief(text) {
-  return text?.replace(/(?<!\w)\(([^()]*)\)/g, (whole, inner) => {
-    const parts = inner.split(", ");
-    return parts.length > 6 ? `(${parts.slice(0, 2).join(", ")}, … ${parts.length - 2} more)` : whole;
-  });
-}
-
 function element(name, attributes = {}, text = "") {
   const one = document.createElementNS(SPACE, name);
   for (const [key, value] of Object.entries(attributes)) one.setAttribute(key, value);

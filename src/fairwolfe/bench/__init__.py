@@ -1,1 +1,0 @@
-"""How long a round takes, side by side."""
