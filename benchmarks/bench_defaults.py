@@ -61,7 +61,7 @@ from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.environments import FactorModel, Finite, Mehrotra, dcg
 from fairwolfe.environments.world import ArmsWorld
-from fairwolfe.kernels.worlds import ArmWorld
+from fairwolfe.kernels.worlds import CompiledArmWorld
 from fairwolfe.objectives import AtMost, Concave, GiniEquality, Linear, Minimum, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
 
@@ -129,13 +129,13 @@ class Offers(ArmsWorld[None]):
             [click, self.margins[arm] * (bought and not back), bought and back], dtype=np.float64
         )
 
-    def reward_program(self, world: None) -> ArmWorld:
+    def reward_program(self, world: None) -> CompiledArmWorld:
         """Without the best arm of each round, which nobody asks for here."""
 
         def reward(arm: int, tag: int, features: Matrix, noise: Vector) -> tuple[Any, Any]:
             return self.rewards(world, features, arm, noise)
 
-        return ArmWorld.of_functions(reward, None, 3, 48, self.n_arms, 3)
+        return CompiledArmWorld.of_functions(reward, None, 3, 48, self.n_arms, 3)
 
     def support(self, world: None, direction: Vector) -> tuple[float, Vector]:
         """The largest <direction, mean>, and the mean."""
