@@ -162,7 +162,7 @@ def test_objectives_by_name(name: Any, objective: Any) -> None:
     [
         ({"world": Mehrotra()}, "needs a world with rankings"),
         ({"world": "factor_model"}, "needs a world with rankings"),
-        ({"objective": "fair"}, "objective: 'fair' at character 1 is not allowed"),
+        ({"objective": "fair"}, "objective is 'fair'; give an expression such as"),
         ({"objective": "welfare"}, "objective.alpha is missing"),
         ({"objective": "gini:2"}, "objective: 'gini:2' is not an expression"),
         ({"objective": "Welfare(much)"}, "'much' at character 9 is not allowed"),

@@ -392,7 +392,7 @@ def test_the_command_evaluates_policies_of_a_file(tmp_path: Path) -> None:
         ("[policies.x]\nlearn = false\n", (), "give true"),
         ("[policies.x]\nlearnt = true\n", (), "did you mean 'learn'"),
         ('[policies.x]\nagent = "no.fw"\n', (), "no.fw"),
-        ("[policies.x]\narm = 0\n", ("--objective", "minimun"), "is not allowed"),
+        ("[policies.x]\narm = 0\n", ("--objective", "minimun"), "'minimun'; give an expression"),
         ("[policies.x]\narm = 0\n", ("--objective", "import os"), "is not an expression"),
         ("[policies.x]\narm = 0\n", ("--estimator", "dm"), "one of ips, snips, dr"),
         (None, ("--policy", "none.toml"), "there is no file none.toml"),

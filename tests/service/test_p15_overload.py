@@ -102,7 +102,7 @@ def test_more_than_may_wait_is_refused_and_counted(tmp_path: Path) -> None:
 
 
 def test_the_bytes_that_wait_are_bounded(tmp_path: Path) -> None:
-    with Server(tmp_path, limited(held="200 kB")) as server:
+    with Server(tmp_path, limited(held="45 kB")) as server:
         seen = asyncio.run(crowd(server, 60, 5, FILLED))
         assert set(seen) == {200, 429}
         assert server.get("/v1/models/router")["decisions"] == seen[200]
