@@ -315,23 +315,8 @@ def test_the_reference_has_the_docstrings(site: Site) -> None:
 # --- the way around --------------------------------------------------------------------------
 
 
-def test_thirty_questions_are_answered_by_one_link_each() -> None:
-    page = (DOCS / "questions.md").read_text()
-    people = page.split("\n## ")[1:]
-    assert [part.partition("\n")[0] for part in people] == [
-        "The engineer",
-        "The researcher",
-        "The decision owner",
-    ]
-    for part in people:
-        asked = re.findall(r"(?m)^(\d+)\. (.*(?:\n   .*)*)", part)
-        assert [int(number) for number, _ in asked] == list(range(1, 11))
-        assert [question for _, question in asked if question.count("](") != 1] == []
-
-
-def test_the_start_page_leads_to_the_questions_and_all_of_the_site(site: Site) -> None:
+def test_the_start_page_leads_to_all_of_the_site(site: Site) -> None:
     links = {link.partition("#")[0] for link in site.page(site.folder / "index.html").links}
-    assert "questions.html" in links
     written = {
         page.relative_to(DOCS).with_suffix(".html").as_posix()
         for page in DOCS.rglob("*.md")
