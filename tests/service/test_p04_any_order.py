@@ -11,12 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.service.inside import Inside
-from tests.service.servers import ARMS, config
+from tests.service.servers import STAGED, config
 
 WINDOW, LATER = 10.0, 25.0
-STAGED = ARMS.replace("models.router]", "models.staged]").replace(
-    "minutes = [0, 10]", 'minutes = {{ range = [0, 10], window = "25 s" }}'
-)  # its minutes arrive in a stage of their own
 ITEMS = np.random.default_rng(0).uniform(-0.4, 0.4, (6, 4))
 
 
@@ -25,7 +22,8 @@ def ranking(missing: str, head: str = "") -> Inside:
     from fairwolfe.service.events import ItemsAdded
 
     text = config(f"{WINDOW:g} s", missing)
-    text += STAGED.format(window=f"{WINDOW:g} s", missing=missing)
+    staged = STAGED.format(window=f"{WINDOW:g} s", later=f"{LATER:g} s", missing=missing)
+    text += staged.replace("models.router]", "models.staged]")
     if head:
         text = text.replace("missing =", f"{head}\nmissing =")
     service = Inside(text)
