@@ -1,6 +1,6 @@
 """Services that are broken on purpose: what a check finds in them it can find.
 
-python -m tests.service.broken early|twice-in-memory|hasty|unsnapped|unsynced CONFIG.toml
+python -m tests.service.broken early|twice-in-memory|hasty|tardy|unsnapped|unsynced CONFIG.toml
 """
 
 from __future__ import annotations
@@ -69,13 +69,28 @@ def hasty() -> None:
     """Closes windows long before they end."""
     honest = join.Ring.due
 
-    def due(self: Any, clock: float, window: float, most: int) -> int:
-        return honest(self, clock + window - 0.05, window, most)
+    def due(self: Any, clock: float, window: float, most: int, stage: int = 0) -> int:
+        return honest(self, clock + window - 0.05, window, most, stage)
 
     join.Ring.due = due  # type: ignore[method-assign]
 
 
+def tardy() -> None:
+    """Takes what comes for a stage that is closed while the decision waits for another."""
+    honest = join.Merge.add
+
+    def tell(self: Any, number: int, cells: Any) -> str:
+        ended, self.ring.ended = self.ring.ended, [0] * len(self.ring.ended)
+        try:
+            return honest(self, number, cells)
+        finally:
+            self.ring.ended = ended
+
+    join.Merge.add = tell  # type: ignore[method-assign,assignment]
+
+
 WAYS = {
+    "tardy": tardy,
     "hasty": hasty,
     "unsynced": unsynced,
     "early": early,

@@ -30,7 +30,8 @@ class Event(NamedTuple):
 class Crowd:
     """Threads that play a shop against a server that may die at any moment.
 
-    models: whom they ask; `front` ranks items, the others choose among arms
+    models: whom they ask; `front` ranks items, the others choose among arms; now and then both
+    rewards of these come in one entry
     """
 
     def __init__(
@@ -95,6 +96,8 @@ class Crowd:
         else:
             earned = ({"clicks": rng.randrange(2)}, {"minutes": rng.randrange(11)})
             parts = [{"rewards": part} for part in earned]
+            if rng.random() < 0.3:
+                parts.append({"rewards": earned[0] | earned[1]})
         for part in parts:
             pending += [{"id": answer["id"], **part}] * rng.choice((1, 1, 2, 3))
         rng.shuffle(pending)

@@ -30,16 +30,23 @@ from urllib.parse import urlsplit
 from fairwolfe.service.core import LONGEST
 from tests.service.crowd import Crowd, Event
 from tests.service.row_bytes import Logged, read_log
-from tests.service.servers import ARMS, GROUPED, ROOT, Server, wait_for
+from tests.service.servers import ARMS, GROUPED, ROOT, STAGED, Server, wait_for
 from tests.service.test_p06_full_disk import fill
 
-WINDOW = 3.0
+WINDOW, LATER = 3.0, 6.0  # LATER: of the minutes of models with two stages
 SLACK = 0.2  # seconds by which the clocks of clients and of a life of the service may differ
 NEAR = 1e-9
-NUMBERS = {"router": 0, "front": 1, "quick": 2}  # of the models in the log
-QUICK = ARMS.replace("models.router]", 'models.quick]\napply = "arrival"')
-CONFIG = 'state = "state"\nlisten = "127.0.0.1:0"\n' + (ARMS + GROUPED + QUICK).format(
-    window=f"{WINDOW:g} s", missing="zero"
+MODELS = {
+    "router": ARMS,
+    "front": GROUPED,
+    "quick": ARMS.replace("models.router]", 'models.quick]\napply = "arrival"'),
+    "staged": STAGED.replace("models.router]", "models.staged]"),
+    "brisk": STAGED.replace("models.router]", 'models.brisk]\napply = "arrival"'),
+}
+NUMBERS = {name: number for number, name in enumerate(MODELS)}  # in the log
+STAGES = {name: 2 if name in ("staged", "brisk") else 1 for name in MODELS}
+CONFIG = 'state = "state"\nlisten = "127.0.0.1:0"\n' + "".join(MODELS.values()).format(
+    window=f"{WINDOW:g} s", later=f"{LATER:g} s", missing="zero"
 )
 ITEMS = [
     {
@@ -52,7 +59,7 @@ ITEMS = [
 
 
 class Play:
-    """A service with three models, its clients, and the troubles that it goes through."""
+    """A service with five models, its clients, and the troubles that it goes through."""
 
     def __init__(self, folder: Path, *module: str, clients: int = 4, seed: int = 0) -> None:
         self.server = Server(folder, CONFIG, *module)
@@ -114,6 +121,10 @@ class Play:
         time.sleep(self.rng.uniform(0.1, 2.0))
         self._kill()
         self._start()
+
+    def wait(self) -> None:
+        """A window passes."""
+        time.sleep(WINDOW)
 
     def stall(self) -> None:
         """The process stands still for longer than a window; the clock counts `LONGEST` of it."""
@@ -207,15 +218,27 @@ class Play:
                 for place, entry in enumerate(event.sent):
                     sent[entry["id"]] += cells_of(entry)
                     if event.answer is not None:
-                        outcome = event.answer[place]["outcome"]
-                        yield from self._outcome(event, entry, outcome, decided, views)
+                        for outcome, part in parts_of(entry, event.answer[place]):
+                            yield from self._outcome(event, part, outcome, decided, views)
         for id, view in views.items():
             strange = set(cells_of(view or {})) - set(sent[id])
             if strange:
                 yield f"{strange} is counted for decision {id}, and nobody reported it"
 
     def _logged(self, logs: dict[int, Logged]) -> Iterator[str]:
-        """Whether every decision that a client was given is in the log as it was given."""
+        """Whether every decision that a client was given is in the log as it was given; and whether
+        each stage of a decision is closed once, and each number for it written once.
+        """
+        for name, number in NUMBERS.items():
+            log = logs[number]
+            for stage in range(STAGES[name]):
+                ends = [0, *(one[1] for one in log.closed if one[2] == stage)]
+                starts = [*(one[0] for one in log.closed if one[2] == stage), len(log.decisions)]
+                if starts != ends:
+                    yield f"windows of stage {stage} of {name} begin at {starts} and end at {ends}"
+            again = [cell for cell, count in log.cells.items() if count > 1]
+            if again:
+                yield f"(decision, slot, reward) {again} of {name} were written more than once"
         for event in self.crowd.history:
             if event.kind != "decide" or event.answer is None or event.answer["id"] in self.lost:
                 continue
@@ -247,7 +270,8 @@ class Play:
                 yield f"{missing} of decision {id} was acknowledged as {outcome} and is lost"
         elif outcome == "late":
             up, lives = self._up(decided[id].began, event.ended)
-            if up < WINDOW - SLACK * lives:
+            later = STAGES[event.model] > 1 and "minutes" in entry["rewards"]
+            if up < (LATER if later else WINDOW) - SLACK * lives:
                 yield f"{id} was late after {up:.2f} s in which it could have been reported"
         elif outcome == "unknown":
             if event.ended < self.lost.get(id, math.inf):
@@ -275,6 +299,19 @@ def cells_of(said: dict[str, Any]) -> list[Any]:
         else:
             cells.append((name, float(value)))
     return cells
+
+
+def parts_of(entry: dict[str, Any], told: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """An entry by what became of its rewards, where that differs by stage."""
+    lists = {name: set(told[name]) for name in ("late", "known", "conflict") if name in told}
+    if not lists:
+        yield told["outcome"], entry
+        return
+    lists["joined"] = entry["rewards"].keys() - set().union(*lists.values())
+    for outcome, names in lists.items():
+        rewards = {name: value for name, value in entry["rewards"].items() if name in names}
+        if rewards:
+            yield outcome, {**entry, "rewards": rewards}
 
 
 def counted(state: Path) -> tuple[dict[int, int], dict[int, Logged]]:
@@ -309,11 +346,18 @@ def _totals(finals: dict[str, Any], views: dict[str, Any], counts: dict[int, int
         final, own = finals[name], [v for id, v in views.items() if v and f"-{number}-" in id]
         states = Counter(view["state"] for view in own)
         total = counts[number]
-        told = {"decisions": total, "t": total, "open": 0}
-        told |= {"joined": states["joined"], "expired": total - states["joined"]}
-        for what, count in told.items():
-            if final[what] != count:
-                yield f"{what} of {name} is {final[what]}, and clients and rows say {count}"
+        every = [(final, states)]
+        if STAGES[name] > 1:
+            pairs = enumerate(final["stages"])
+            every = [(one, Counter(v["stages"][s]["state"] for v in own)) for s, one in pairs]
+        for one, states in every:
+            told = {"t": total, "open": 0}
+            told |= {"joined": states["joined"], "expired": total - states["joined"]}
+            for what, count in told.items():
+                if one[what] != count:
+                    yield f"{what} of {name} is {one[what]}, and clients and rows say {count}"
+        if final["decisions"] != total:
+            yield f"decisions of {name} are {final['decisions']}, and rows say {total}"
         sums: Counter[str] = Counter()
         for view in own:
             for cell in cells_of(view):

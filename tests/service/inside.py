@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fairwolfe.service import wire
-from fairwolfe.service.config import Limits, parse, seconds
+from fairwolfe.service.config import Limits, parse, windows_of
 from fairwolfe.service.core import _POLLS, LONGEST, Clock, Core, Work
+from fairwolfe.service.join import Told
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import begin, recover
-from fairwolfe.service.store import Outcomes, PruneBase, Row, Span, SQLiteStore
+from fairwolfe.service.store import Later, Outcomes, PruneBase, Row, Span, SQLiteStore
 from fairwolfe.service.telemetry import Metrics
 from fairwolfe.service.wire import DecisionRequest, IssuedDecision
 
@@ -42,6 +43,7 @@ class MemoryStore(SQLiteStore):
         self.spans: list[tuple[Span, int]] = []
         self.outcomes: list[Outcomes] = []
         self.kept: dict[int, list[tuple[int, bytes]]] = {}
+        self.waiting: dict[int, list[tuple[int, bytes]]] = {}
         self.points: dict[int, list[tuple[float, bytes]]] = {}
         self.begun: dict[int, int] = {}
 
@@ -72,8 +74,13 @@ class MemoryStore(SQLiteStore):
     def last(self) -> tuple[int, float]:
         return (self.log[-1].seq, self.log[-1].clock) if self.log else (0, 0.0)
 
-    def snapshot(self, model: int, seq: int, data: bytes) -> None:
+    def snapshot(self, model: int, seq: int, data: bytes, later: Later | None = None) -> None:
         self.kept.setdefault(model, []).insert(0, (seq, data))
+        if later is not None:
+            self.waiting.setdefault(model, []).append((seq, later.data))
+
+    def later(self, model: int, seq: int) -> Iterator[bytes]:
+        return (data for at, data in self.waiting.get(model, []) if at <= seq)
 
     def snapshots(self, model: int) -> list[tuple[int, bytes | None]]:
         return list(self.kept.get(model, []))
@@ -110,9 +117,9 @@ class Inside:
         self.replayed = found.records
         parsed = parse(text)
         models = begin(self.store, parsed, found.models, self.store.last()[1])
-        windows = {n: seconds("window", m.window) for n, m in parsed.models.items()}
         metrics = Metrics(replayed=found.records)
-        self.core = Core(self.store, models, windows, limits, Clock(self.hands), metrics)
+        windows, clock = windows_of(parsed), Clock(self.hands)
+        self.core = Core(self.store, models, windows, limits, clock, metrics)
         self.core.tick()
 
     def model(self, name: str) -> Model:
@@ -127,8 +134,12 @@ class Inside:
         return _LOOP.run_until_complete(self.core.wait(Work(model, requests=asks)))
 
     def tell(self, name: str, *entries: dict[str, Any]) -> list[str]:
-        told = [wire.Feedback(**entry) for entry in entries]
-        return list(_LOOP.run_until_complete(self.core.wait(Work(self.model(name), entries=told))))
+        return [one.outcome for one in self.told(name, *entries)]
+
+    def told(self, name: str, *entries: dict[str, Any]) -> list[Told]:
+        """What became of entries, with what differs by stage."""
+        given = [wire.Feedback(**entry) for entry in entries]
+        return list(_LOOP.run_until_complete(self.core.wait(Work(self.model(name), entries=given))))
 
     def together(self, *coroutines: Any) -> list[Any]:
         """Requests that arrive at once."""

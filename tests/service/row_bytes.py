@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
+from collections import Counter
 from contextlib import closing
 from math import prod
 from pathlib import Path
@@ -101,10 +102,14 @@ def _cut(whole: Any, length: int) -> list[Any]:
 
 
 class Logged(NamedTuple):
-    """What a log says of one model: the decisions by number, and the keys of its items."""
+    """What a log says of one model: the decisions by number, the keys of its items, the windows
+    that ended (first, stop, stage), and how often each (number, slot, reward) was written.
+    """
 
     decisions: dict[int, Row]
     items: list[str]
+    closed: list[tuple[int, int, int]]
+    cells: Counter[tuple[int, int, int]]
 
 
 def read_log(path: Path) -> dict[int, Logged]:
@@ -116,9 +121,14 @@ def read_log(path: Path) -> dict[int, Logged]:
         assert crc == crc32(data, crc32(struct.pack("<qd", seq, clock)))
         _, *events = payload(data)
         for tag, model, *fields in events:
-            own = logged.setdefault(model, Logged({}, []))
+            own = logged.setdefault(model, Logged({}, [], [], Counter()))
             if tag == "items":
                 own.items.extend(fields[0])
+            elif tag == "closed":
+                own.closed.append((fields[0], fields[1], fields[2] if fields[2:] else 0))
+            elif tag == "told":
+                numbers, cells = fields[0], fields[3]
+                own.cells.update((numbers[entry], slot, reward) for entry, slot, reward in cells)
             elif tag == "decided":
                 for row in read_rows(fields[0])[1]:
                     number = int(row.head["number"])

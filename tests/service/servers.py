@@ -27,6 +27,9 @@ problem = {{ kind = "arms", n_features = 5, rewards = {{ clicks = [0, 1], minute
 objective = {{ name = "generalized-gini", weights = [1.0, 0.5] }}
 policy = {{ name = "frank-wolfe", base = {{ name = "squarecb", gamma0 = 100.0 }} }}
 """
+STAGED = ARMS.replace(
+    "minutes = [0, 10]", 'minutes = {{ range = [0, 10], window = "{later}" }}'
+)  # its minutes arrive in a stage of their own
 RANKING = """
 [models.front]
 window = "{window}"

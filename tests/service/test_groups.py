@@ -94,7 +94,7 @@ def test_before_there_are_enough_items_they_have_their_attributes() -> None:
     service = Inside(CONFIG)
     service.together(service.core.change("front", lambda: added("ab", "xy")))
     model = service.model("front")
-    copy = Model.load(1, "memory", model.dump(), service.store.row)
+    copy = Model.load(1, service.store, service.core.seq, model.dump())
     assert (
         copy.attributes()
         == model.attributes()

@@ -180,7 +180,7 @@ def test_rounding_is_a_note_and_other_numbers_are_wrong(
     store = SQLiteStore(folder / "state")
     seq, data = store.snapshots(0)[1]
     assert data is not None
-    model = Model.load(0, store.token, data, store.row)
+    model = Model.load(0, store, seq, data)
     store.close()
     assert model.agent is not None
     parts = dict(arrays_of(model.agent._running))

@@ -14,7 +14,8 @@ from tests.service.test_p06_full_disk import small_disk
 
 __all__ = ["small_disk"]
 
-DOZEN = ["first", "first", *["kill"] * 3, "startup", "stall", "kill", "restore", "startup", "kill"]
+DOZEN = ["first", "first", *["kill"] * 3, "startup", "wait", "stall", "kill", "restore", "startup"]
+DOZEN += ["wait", "kill"]
 MANY = ["first"] * 15 + [*["kill"] * 10, "startup", *["kill"] * 5, "restore", "kill", "stall"] * 10
 
 
@@ -63,6 +64,7 @@ def test_a_disk_that_is_full_for_longer_than_a_window(small_disk: Path) -> None:
         ("early", ["kill"] * 3, "acknowledged|unknown|is now|and not"),
         ("twice-in-memory", [], "average .* and not"),
         ("hasty", [], "could have been reported"),
+        ("tardy", ["wait", "kill"], "average clicks of staged .* and not"),
     ],
 )
 def test_the_checker_finds_what_is_broken(

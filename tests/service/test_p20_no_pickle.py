@@ -18,7 +18,7 @@ from fairwolfe.service import events
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import recover
 from fairwolfe.service.store import SQLiteStore
-from tests.service.inside import Inside
+from tests.service.inside import Inside, MemoryStore
 from tests.service.servers import ROOT, Server, config
 from tests.service.test_p02_fold_of_the_log import play
 
@@ -52,7 +52,7 @@ def test_pickled_bytes_are_refused_wherever_bytes_come_in(tmp_path: Path) -> Non
     array = io.BytesIO()
     np.save(array, np.array([Bomb(str(target))], dtype=object), allow_pickle=True)
     for bad in (data, array.getvalue()):
-        for read in (events.decode, lambda b: Model.load(0, "t", b, lambda seq: (0.0, b""))):
+        for read in (events.decode, lambda b: Model.load(0, MemoryStore(), 0, b)):
             with pytest.raises(FairwolfeError):
                 read(bad)
     assert not target.exists()

@@ -104,7 +104,7 @@ def test_what_has_arrived_comes_before_a_close() -> None:
         await asyncio.sleep(0)  # it is submitted, and its group is next
         service.advance(5.0)
         assert model.ring.closed == 1
-        return list(await told)
+        return [one.outcome for one in await told]
 
     (told,) = service.together(late_group())
     assert told == ["joined"]

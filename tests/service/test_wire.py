@@ -234,12 +234,12 @@ def test_closes_in_of_a_repeated_request_is_what_is_left() -> None:
     service = Inside(config("20 s"))
     model = service.model("router")
     question = {"arms": [ROW, ROW], "request_id": "r"}
-    first = wire.decide_reply(model, service.decide("router", **question), 20.0)
+    first = wire.decide_reply(model, service.decide("router", **question), (20.0,))
     service.advance(13.5)
-    again = wire.decide_reply(model, service.decide("router", **question), 20.0)
+    again = wire.decide_reply(model, service.decide("router", **question), (20.0,))
     assert (again.id, again.arm, first.closes_in) == (first.id, first.arm, 20.0)
     assert again.closes_in == pytest.approx(6.5)
-    other = wire.decide_reply(model, service.decide("router", arms=[ROW]), 20.0)
+    other = wire.decide_reply(model, service.decide("router", arms=[ROW]), (20.0,))
     assert other.closes_in == 20.0
 
 

@@ -476,6 +476,35 @@ class Agent(AgentFile):
         options = _feedback_options(None, None, missing)
         self._learn(self._read_all, decisions, rewards, options)
 
+    def update_stage(self, decisions: Sequence[Decision], stage: int, rewards: Any) -> None:
+        """Learn one stage of decisions, for code that itself keeps what is known of each; if one of
+        them is wrong, none is learnt.
+
+        rewards (decisions, rewards): those of the stage and of the stages that were learnt before
+        it, NaN elsewhere. The agent keeps nothing of them until the other stages come, and memory
+        does not grow with the decisions that wait: answer these by `update_stage` too.
+        """
+        problem = self.problem
+        first, stop = problem.stage_starts[stage : stage + 2]
+        with self._lock:
+            self._recover()
+            entries: list[Entry] = []
+            pieces: Pieces = []
+            at = 0
+            for batch in self._batches("decisions", decisions):
+                self._verify(batch)
+                entries += [self._ledger.entry(decision, stage) for decision in batch]
+                pieces.append((batch, StageAnswer(stage, rewards[at : at + len(batch)])))
+                at += len(batch)
+            own = rewards[:, first:stop]
+            if rewards.shape != (at, problem.n_objectives) or not np.isfinite(own).all():
+                raise InvalidInput(
+                    f"rewards of {at} decisions have shape {rewards.shape}, or hold numbers of "
+                    f"stage {stage} that are not finite"
+                )
+            far = (own < problem.low[first:stop]) | (own > problem.high[first:stop])
+            self._apply(entries, pieces, int(far.any(axis=1).sum()), keep=False)
+
     def _learn(self, read: Callable[..., _Checked], *given: Any) -> None:
         """Check answers by `read` and apply them. Policies that learn in Python, where an interrupt
         could come between two lines, do so in a separate thread, which takes the lock itself.
@@ -593,8 +622,10 @@ class Agent(AgentFile):
                 self._recover()
                 raise
 
-    def _apply(self, entries: list[Entry], pieces: Pieces, outside: int) -> None:
-        """Learn answers that were checked; all of them or none. Under the lock."""
+    def _apply(self, entries: list[Entry], pieces: Pieces, outside: int, keep: bool = True) -> None:
+        """Learn answers that were checked; all of them or none. Under the lock. keep: what is known
+        of a decision until its other stages come.
+        """
         if not entries:
             return
         ledger, running, log = self._ledger, self._running, self._log
@@ -605,7 +636,7 @@ class Agent(AgentFile):
         # One answer is applied by one call, which shows in `t`, and is finished after an interrupt.
         seen = self._out_of_range + outside
         answered = ledger.more(ledger.answered, entries)
-        known = _known_after(pieces, entries)
+        known = _known_after(pieces, entries) if keep else {}
         finish = partial(self._finish, sum(running.answered), entries, answered, seen, known)
         self._undo = finish if len(entries) == 1 else self._rollback_to_here()
         try:

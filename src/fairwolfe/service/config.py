@@ -54,7 +54,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     held: str | int = "24 MiB"  # bodies that wait; as much again for what has come in part
     waiting: int = 4096  # requests that wait for their group
     connections: int = 20_000
-    open: int = 200_000  # decisions of a model that wait for their feedback
+    open: int = 200_000  # decisions of a model that wait for their feedback: in the first window
+    later: int = 10_000_000  # those whose first window has ended, and that wait for later rewards
     candidates: int = 10_000  # arms or candidates of a question
     dimensions: int = 1_000_000  # numbers in the features of a question
     values: int = 50_000  # values in the dictionaries of a question, with their products
@@ -211,9 +212,8 @@ def _checked(table: dict[str, Any], folder: str) -> Config:
             f"listen is {config.listen!r}, which others can reach, and there are no [[keys]]; make "
             "one with `fairwolfe keys new`, or listen at 127.0.0.1"
         )
-    for name, model in config.models.items():
+    for name in config.models:
         setup(config, name)
-        seconds(f"models.{name}.window", model.window)
     return config
 
 
@@ -245,7 +245,7 @@ def _check_positive(path: str, bounds: Limits | Key) -> None:
 def setup(config: Config, name: str) -> Setup:
     """What the fold of a model rests on, built and tried."""
     model, path = config.models[name], f"models.{name}"
-    table = dict(model.problem)
+    table, _ = _staged(model, path)
     problem = _problem(table, f"{path}.problem", int(table.get("n_slots") or 1))
     objective: Concave | None = None
     if model.objective is not None:
@@ -288,6 +288,58 @@ def setup(config: Config, name: str) -> Setup:
     return Setup(name, text, repr(policy), *begun, arms, features)
 
 
+def windows_of(config: Config) -> dict[str, tuple[float, ...]]:
+    """The windows of each model in seconds, from stage to stage."""
+    return {name: _staged(one, f"models.{name}")[1] for name, one in config.models.items()}
+
+
+def _staged(model: ModelConfig, path: str) -> tuple[dict[str, Any], tuple[float, ...]]:
+    """The problem of a model with the stages of its rewards, as `Problem` takes it, and the window
+    of each: rewards with one window are a stage, and those without one have that of the model.
+
+    >>> kept = {"range": [0, 1], "window": "30 d"}
+    >>> rewards = {"clicks": [0, 1], "kept": kept}
+    >>> table, each = _staged(ModelConfig({"rewards": rewards}, {}, "zero"), "models.router")
+    >>> table["rewards"], table["stages"], each
+    ({'clicks': [0, 1], 'kept': [0, 1]}, [['clicks'], ['kept']], (600.0, 2592000.0))
+    """
+    common = seconds(f"{path}.window", model.window)
+    table, given = dict(model.problem), model.problem.get("rewards")
+    if "stages" in table:
+        raise InvalidInput(
+            f"{path}.problem.stages is not given here: rewards with one window are a stage, such "
+            'as returned = { range = [0, 1], window = "30 d" }'
+        )
+    if not isinstance(given, dict) or not any(isinstance(one, dict) for one in given.values()):
+        return table, (common,)
+    ranges: dict[str, Any] = {}
+    each: dict[str, float] = {}
+    for name, one in given.items():
+        where = f"{path}.problem.rewards.{name}"
+        ranges[name], each[name] = one, common
+        if isinstance(one, dict):
+            if "range" not in one or not one.keys() <= {"range", "window"}:
+                raise InvalidInput(
+                    f"{where} is {one!r:.80}; give its range, and the window in which it arrives, "
+                    'such as { range = [0, 1], window = "30 min" }'
+                )
+            ranges[name] = one["range"]
+            if "window" in one:
+                each[name] = seconds(f"{where}.window", str(one["window"]))
+    order = sorted(each, key=each.__getitem__)
+    if order != list(each):
+        raise InvalidInput(
+            f"{path}.problem.rewards are {', '.join(each)}; rewards arrive in stages by their "
+            f"windows, and the shortest comes first: list them as {', '.join(order)} (numbers that "
+            "an objective has by place, such as weights, move with them)"
+        )
+    spans = sorted(set(each.values()))
+    table["rewards"] = ranges
+    if len(spans) > 1:
+        table["stages"] = [[name for name in each if each[name] == span] for span in spans]
+    return table, tuple(spans)
+
+
 def _problem(table: dict[str, Any], path: str, n_items: int) -> Problem:
     given = dict(table)
     kind = given.pop("kind", None)
@@ -295,7 +347,7 @@ def _problem(table: dict[str, Any], path: str, n_items: int) -> Problem:
         raise InvalidInput(f"{path}.kind is {kind!r}; give 'arms' or 'ranking'")
     if kind == "ranking" and "n_slots" not in given:
         raise InvalidInput(f"{path}.n_slots is missing; say how many items a ranking shows")
-    known = {"n_features", "rewards", "feature_norm", "parameter_norm", "noise"}
+    known = {"n_features", "rewards", "stages", "feature_norm", "parameter_norm", "noise"}
     known |= {"n_slots"} if kind == "ranking" else {"n_arms"}
     for key in given:
         if key == "n_items":
@@ -310,6 +362,11 @@ def _problem(table: dict[str, Any], path: str, n_items: int) -> Problem:
         given["n_features"] = tuple(given["n_features"])
     if kind == "ranking":
         given["n_items"] = n_items
+    if kind == "ranking" and "stages" in given:
+        raise InvalidInput(
+            f"{path}.rewards have several windows, and the service learns rankings by one: give "
+            "all rewards of a ranking the same"
+        )
     try:
         return Problem(**given)
     except InvalidInput as error:

@@ -38,9 +38,19 @@ from fairwolfe.service.events import (
     pack_inputs,
     size,
 )
-from fairwolfe.service.join import Cells, Joined, Merge, Outcome, plain_action
+from fairwolfe.service.join import (
+    APPLIED,
+    FINAL,
+    Cells,
+    Joined,
+    Merge,
+    Outcome,
+    Told,
+    plain_action,
+    told,
+)
 from fairwolfe.service.model import Model
-from fairwolfe.service.recovery import apply_event, exercise
+from fairwolfe.service.recovery import apply_event, exercise, keep_snapshot
 from fairwolfe.service.store import DISK_FAILED, Outcomes, Row, Span, SQLiteStore, SyncFailed
 from fairwolfe.service.telemetry import Metrics, log_event, log_stopped
 from fairwolfe.service.watch import Recent
@@ -162,14 +172,14 @@ class FutureWaiter:
 
 
 @dataclass(slots=True, eq=False)
-class Stage:
+class Draft:
     """What one group is about to write, and what it will answer."""
 
     events: list[tuple[Model, Event]] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     answers: list[tuple[Work, Any]] = field(default_factory=list)
 
-    def add(self, other: Stage) -> None:
+    def add(self, other: Draft) -> None:
         """What another model is about to write."""
         self.events += other.events
         self.spans += other.spans
@@ -190,14 +200,14 @@ class Core:
     Parameters
     ----------
     models: by name
-    windows: of the models, in seconds, by name
+    windows: of the models, in seconds, by name: of each stage
     """
 
     def __init__(
         self,
         store: SQLiteStore,
         models: dict[str, Model],
-        windows: dict[str, float],
+        windows: dict[str, tuple[float, ...]],
         limits: Limits | None = None,
         clock: Clock | None = None,
         metrics: Metrics | None = None,
@@ -312,7 +322,7 @@ class Core:
         self._snapshot_if_due()
 
     def _group(self, works: list[Work]) -> None:
-        stage = Stage()
+        draft = Draft()
         by_model: dict[int, list[Work]] = {}
         for work in works:
             by_model.setdefault(work.model.number, []).append(work)
@@ -321,7 +331,7 @@ class Core:
             if model.stopped:  # since it was asked
                 _fail_all(own, wire.model_stopped(model))
                 continue
-            part = Stage()
+            part = Draft()
             decides = [work for work in own if work.requests]
             feedback = [work for work in own if not work.requests]
             try:
@@ -333,12 +343,12 @@ class Core:
                 logger.exception("a group of model %s failed", model.name)
                 _fail_all(own, error)
             else:
-                stage.add(part)
-        if stage.events and not self._commit(stage.events, stage.spans):
-            return _fail_all([work for work, _ in stage.answers], self._failure())
-        if stage.events:
-            self.metrics.groups.note(len(stage.answers))
-        for work, answer in stage.answers:
+                draft.add(part)
+        if draft.events and not self._commit(draft.events, draft.spans):
+            return _fail_all([work for work, _ in draft.answers], self._failure())
+        if draft.events:
+            self.metrics.groups.note(len(draft.answers))
+        for work, answer in draft.answers:
             if work.model.stopped:
                 _fail(work, wire.model_stopped(work.model))
             else:
@@ -393,14 +403,16 @@ class Core:
 
     # --- decisions ----------------------------------------------------------------------------
 
-    def _decide(self, stage: Stage, model: Model, works: list[Work]) -> None:
+    def _decide(self, draft: Draft, model: Model, works: list[Work]) -> None:
         """Stage the decisions of a model; reject only what cannot be decided."""
         first = model.decisions
         ids: dict[str, tuple[int, bytes]] = {}  # request_id -> number, digest
         fresh: list[wire.DecisionRequest] = []
         planned: list[tuple[Work, Sequence[int]]] = []
         staged: Counter[str] = Counter()  # by key
-        room = self.limits.open - (model.ring.issued - model.ring.closed)
+        ring = model.ring
+        room = self.limits.open - (ring.issued - ring.closed)
+        room = room if ring.closed - ring.first < self.limits.later else 0
         for work in works:
             asked, count = work.requests, len(fresh)
             if len(asked) == 1 and asked[0].request_id is None and not work.key and count < room:
@@ -422,7 +434,7 @@ class Core:
             try:
                 decisions = _propose(model, fresh)
             except InvalidInput as error:
-                return self._decide(stage, model, _decidable(model, [w for w, _ in planned], error))
+                return self._decide(draft, model, _decidable(model, [w for w, _ in planned], error))
             except NumericalFailure as error:
                 model.stopped = f"model {model.name!r} is stopped: {error}"
                 log_stopped(model, error, self.seq)
@@ -442,8 +454,8 @@ class Core:
             owners = _owners(planned, first)
             names = () if decisions.names is None else _brought_names(model, decisions)
             event = DecisionsMade(model.number, decisions.rows, known, owners, inputs, names)
-            stage.events.append((model, event))
-            stage.spans.append(Span(model.number, first, first + len(decisions)))
+            draft.events.append((model, event))
+            draft.spans.append(Span(model.number, first, first + len(decisions)))
         new_answers = [] if decisions is None else _answers(model, decisions, first)
         for work, issued in planned:
             answers = [
@@ -455,7 +467,7 @@ class Core:
             for place, ask in enumerate(work.requests):
                 if ask.explain:
                     answers[place] = _explained(decisions, first, answers[place])
-            stage.answers.append((work, answers))
+            draft.answers.append((work, answers))
         return None
 
     def _numbered(
@@ -498,9 +510,12 @@ class Core:
     ) -> None:
         """Refused where too many decisions would be open; else they are staged for their key."""
         ring = model.ring
-        within = ring.issued - ring.closed
+        within, later = ring.issued - ring.closed, ring.closed - ring.first
         text = ""
-        if within + staged + new > self.limits.open:
+        if later >= self.limits.later:
+            text = f"wait for later rewards, and limits.later is {self.limits.later}"
+            text = f"{later} decisions of model {model.name!r} {text}"
+        elif within + staged + new > self.limits.open:
             text = f"are within their window, and limits.open is {self.limits.open}"
             text = f"{within} decisions of model {model.name!r} {text}"
         elif key is not None:
@@ -515,26 +530,34 @@ class Core:
 
     # --- feedback -----------------------------------------------------------------------------
 
-    def _feedback(self, stage: Stage, model: Model, works: list[Work]) -> None:
+    def _feedback(self, draft: Draft, model: Model, works: list[Work]) -> None:
         """Stage the feedback of a model. If nothing of it is new, nothing has to be written."""
         merge = Merge(model.ring)
-        applied: list[int] = []
-        answers: list[tuple[Work, list[Outcome]]] = []
+        applied: list[list[int]] = [[] for _ in model.stages]
+        answers: list[tuple[Work, list[Told]]] = []
         for work in works:
             try:
                 read = [self._read(model, merge, i, entry) for i, entry in enumerate(work.entries)]
             except wire.Refused as refused:
                 _fail(work, refused)
                 continue
-            outcomes: list[Outcome] = []
-            for number, early, cells in read:
-                outcome = early or merge.add(number, cells)
-                if outcome != "joined":
-                    merge.counts[outcome] += 1
-                elif model.setup.apply == "arrival" and _complete(model, merge, number):
-                    merge.state(number).applied = True
-                    applied.append(number)
-                outcomes.append(outcome)
+            outcomes: list[Told] = []
+            for number, early, parts in read:
+                if early is not None:
+                    merge.counts[early] += 1
+                    outcomes.append(Told(early))
+                    continue
+                found = []
+                for cells in parts:
+                    outcome, stage = merge.add(number, cells), cells.stage
+                    if outcome != "joined":
+                        merge.counts[outcome] += 1
+                    elif model.setup.apply == "arrival" and _complete(model, merge, number, stage):
+                        merge.state(number).marks[stage] |= APPLIED
+                        applied[stage].append(number)
+                    named = sorted({reward for _, reward, _ in cells.numbers})
+                    found.append((outcome, [model.rewards[reward] for reward in named]))
+                outcomes.append(told(found))
             answers.append((work, outcomes))
         if merge.empty:
             for name, count in merge.counts.items():
@@ -542,10 +565,11 @@ class Core:
             for work, outcomes in answers:
                 _done(work, outcomes)
             return
-        stage.answers += answers
-        stage.events.append((model, merge.event(model.number, model.unwritten)))
-        if applied:
-            stage.events.append((model, Applied(model.number, np.array(applied))))
+        draft.answers += answers
+        draft.events.append((model, merge.event(model.number, model.unwritten)))
+        for number, own in enumerate(applied):
+            if own:
+                draft.events.append((model, Applied(model.number, np.array(own), number)))
 
     def _unwritten_counts(self) -> list[tuple[Model, Event]]:
         """Counts that no row has yet, as events."""
@@ -557,12 +581,14 @@ class Core:
 
     def _read(
         self, model: Model, merge: Merge, i: int, entry: wire.Feedback
-    ) -> tuple[int, Outcome | None, Cells]:
-        """An entry, checked: its decision, its outcome where that is known, and what it says."""
+    ) -> tuple[int, Outcome | None, list[Cells]]:
+        """An entry, checked: its decision, its outcome where that is known, and what it says of
+        each stage.
+        """
         number = model.number_of(entry.id)
         outcome = merge.outcome_of(number)
         if outcome is not None:
-            return number, outcome, Cells((), (), False)
+            return number, outcome, []
         try:
             return number, None, wire.feedback_cells(model, number, entry)
         except wire.Refused as refused:
@@ -603,7 +629,12 @@ class Core:
                 break
             self._snapshot_if_due()
         silence = clock - self._written
-        opened = [self.windows[m.name] for m in self.models.values() if m.ring.groups]
+        opened = [
+            window
+            for model in self.models.values()
+            for window, ended in zip(self.windows[model.name], model.ring.ended, strict=True)
+            if ended < model.ring.issued
+        ]
         if self.failing:
             if (self.clock.read or 0.0) - self._tried >= _RETRY:
                 self._commit([])
@@ -617,23 +648,34 @@ class Core:
     def _close(self, clock: float) -> bool:
         """Close what is due, as far as it fits into a row; whether more may be due."""
         due = [
-            (model, upto)
+            (model, stage, upto)
             for model in self.models.values()
-            if (upto := model.ring.due(clock, self.windows[model.name], _CLOSES))
-            > model.ring.closed
+            if not model.stopped
+            for stage, window in enumerate(self.windows[model.name])
+            if (upto := self._due(model, clock, window, stage)) > model.ring.ended[stage]
         ]
         while due and self._waiting:  # what was read before comes first
             self.turn()
         events: list[tuple[Model, Event]] = []
         outcomes = []
-        for model, upto in due:
+        for model, stage, upto in due:
             if model.stopped:
                 continue
-            ring = model.ring
-            events.append((model, Closed(model.number, ring.closed, upto)))
-            held = ring.joined(np.arange(ring.closed, upto))
-            outcomes.append(Outcomes(model.number, ring.closed, upto, held.to_bytes()))
+            ring, start = model.ring, model.ring.ended[stage]
+            events.append((model, Closed(model.number, start, upto, stage)))
+            if stage == len(model.stages) - 1:
+                held = ring.joined(np.arange(start, upto))
+                outcomes.append(Outcomes(model.number, start, upto, held.to_bytes()))
         return bool(events) and not self.failing and self._commit(events, (), outcomes)
+
+    def _due(self, model: Model, clock: float, window: float, stage: int) -> int:
+        """See `Ring.due`; a model whose log cannot be read back is stopped."""
+        try:
+            return model.ring.due(clock, window, _CLOSES, stage)
+        except FairwolfeError as error:
+            model.stopped = f"model {model.name!r} is stopped: {error}; start the service again"
+            log_stopped(model, error, self.seq)
+            return 0
 
     def _snapshot_if_due(self) -> None:
         age = self.clock.now() - self._snapped
@@ -650,7 +692,7 @@ class Core:
         try:
             for model in self.models.values():
                 if not model.stopped:
-                    self.store.snapshot(model.number, self.seq, model.dump())
+                    keep_snapshot(self.store, self.seq, model)
         except FairwolfeError as error:  # the log is the truth: no snapshot, no harm
             self._note_failure(error)
             log_event("snapshot_failed", "no snapshot", logging.ERROR, reason=str(error))
@@ -680,12 +722,11 @@ class Core:
         number, ring = model.number_of(id), model.ring
         if not 0 <= number < ring.issued:
             raise wire.Refused(404, "unknown_decision", f"there is no decision {id!r:.80}", "id")
-        if number >= ring.closed:
+        if number >= ring.first:
             joined = ring.joined([number]).take(0)
-            state = "joined" if joined.applied else "open"
-            decision, brought = ring.decision(number), ring.group(number).name(number)
-            name = model.name_of(decision.action, brought)
-            return wire.StoredDecision(number, decision, state, joined, name)
+            group = ring.group(number)
+            decision, brought = group.decisions[number - group.first], group.name(number)
+            return _stored(model, number, decision, joined, brought)
         row = self.store.row_of(model.number, number)
         kept = self.store.outcome_of(model.number, number)
         base = self.store.bases.get(model.number)
@@ -697,10 +738,21 @@ class Core:
             raise wire.Refused(404, "unknown_decision", f"decision {id!r:.80} is not kept", "id")
         first, data = kept
         joined = Joined.from_bytes(data).take(number - first)
-        state = "joined" if joined.answered else "expired"
         decision, brought = _decision_in(row, model.number, number)
-        name = model.name_of(decision.action, brought)
-        return wire.StoredDecision(number, decision, state, joined, name)
+        return _stored(model, number, decision, joined, brought)
+
+
+def _stored(
+    model: Model, number: int, decision: Decision, joined: Joined, brought: str | None
+) -> wire.StoredDecision:
+    """A decision as it is told of. brought: what its request called its arm."""
+    ended = zip(model.ring.ended, joined.answered, joined.applied, strict=True)
+    states = [
+        "joined" if answered and (over or number < end) else "expired" if number < end else "open"
+        for end, answered, over in ended
+    ]
+    name = model.name_of(decision.action, brought)
+    return wire.StoredDecision(number, decision, states, joined, name)
 
 
 def _decision_in(row: tuple[int, Row], model: int, number: int) -> tuple[Decision, str | None]:
@@ -759,10 +811,11 @@ def _passes(model: Model, work: Work, test: Callable[[Model, wire.DecisionReques
     return True
 
 
-def _complete(model: Model, merge: Merge, number: int) -> bool:
-    """Whether nothing more will come for a decision."""
-    row = merge.state(number)
-    return row.final or (not model.ranks and len(row.numbers) == len(model.rewards))
+def _complete(model: Model, merge: Merge, number: int, stage: int) -> bool:
+    """Whether nothing more will come for a stage of a decision."""
+    row, names = merge.state(number), model.stages[stage]
+    whole = not model.ranks and all((0, model.places[name]) in row.numbers for name in names)
+    return bool(row.marks[stage] & FINAL) or whole
 
 
 def _answers(model: Model, decisions: Batch, first: int) -> list[wire.IssuedDecision]:

@@ -62,7 +62,9 @@ class FeedbackReceived(NamedTuple):
 
     numbers, final (n,): the decisions, and whether nothing more will come for them; exposed (m, 2):
     entry and slot; cells (c, 3): entry, slot and reward, with values (c,). An arm is in slot 0.
-    counts: entries that were known, late, unknown, in conflict.
+    counts: entries that were known, late, unknown, in conflict; an entry counts in each stage of
+    which it says something. stages: of each entry, as a byte; empty where there is one stage. What
+    a request says of several stages at once is an entry here for each.
     """
 
     model: int
@@ -72,21 +74,24 @@ class FeedbackReceived(NamedTuple):
     cells: NDArray[np.int32]
     values: NDArray[np.float64]
     counts: tuple[int, int, int, int]
+    stages: bytes = b""
 
 
 class Applied(NamedTuple):
-    """These decisions are learnt from before their window ends (``apply = "arrival"``)."""
+    """A stage of these decisions is learnt before its window ends (``apply = "arrival"``)."""
 
     model: int
     numbers: NDArray[np.int64]
+    stage: int = 0
 
 
 class Closed(NamedTuple):
-    """The windows of the decisions from `first` to below `upto` have ended."""
+    """The windows of a stage of the decisions from `first` to below `upto` have ended."""
 
     model: int
     first: int
     upto: int
+    stage: int = 0
 
 
 class ItemsAdded(NamedTuple):
@@ -148,10 +153,12 @@ def encode(events: list[Event], wall: float) -> bytes:
 
 
 def _written(event: Event) -> tuple[Any, ...]:
-    if not isinstance(event, DecisionsMade):
-        return event
-    model, made, *rest, names = event
-    return (model, dump(made, ""), *rest, *((names,) if names else ()))
+    """The fields of an event; without the last where a model has no names, or one stage."""
+    fields: tuple[Any, ...] = event
+    if isinstance(event, DecisionsMade):
+        fields = (event.model, dump(event.made, ""), *event[2:])
+    short = isinstance(event, DecisionsMade | FeedbackReceived | Applied | Closed) and not event[-1]
+    return fields[:-1] if short else fields
 
 
 def _read(tag: str, *fields: Any) -> Event:
@@ -166,7 +173,7 @@ def decode(payload: bytes) -> list[Event]:
     """The events of a row.
 
     >>> decode(encode([Closed(0, 3, 7)], 0.0))
-    [Closed(model=0, first=3, upto=7)]
+    [Closed(model=0, first=3, upto=7, stage=0)]
     """
     return decode_at(payload)[1]
 

@@ -31,7 +31,7 @@ from fairwolfe.service.events import (
 from fairwolfe.service.join import Joined
 from fairwolfe.service.log_file import LogFile
 from fairwolfe.service.model import Model
-from fairwolfe.service.recovery import recover
+from fairwolfe.service.recovery import keep_snapshot, recover
 from fairwolfe.service.store import PruneBase, Row, SQLiteStore
 
 Tick = Callable[[int], None]
@@ -54,7 +54,8 @@ def export(log: LogFile, model: Model, path: Path, upto: int | None, tick: Tick)
     """Write the closed decisions of a model, in their order, to a file; how many there were.
 
     upto: only those below this number. Left out is what the model did not learn from: decisions
-    without any feedback where `missing` is "skip". model: in the state at the end of the log.
+    without any feedback, or without any of a stage, where `missing` is "skip". model: in the state
+    at the end of the log.
     """
     if model.agent is None:
         raise InvalidInput(f"model {model.name!r} has no items yet, and nothing to export")
@@ -85,7 +86,7 @@ def _rows(log: LogFile, model: Model, upto: int | None, tick: Tick) -> Iterator[
             match event:
                 case DecisionsMade():
                     waiting.extend(_pending(wall, event, items.shown))
-                case Closed(first=first, upto=stop):
+                case Closed(first=first, upto=stop, stage=stage) if stage == len(model.stages) - 1:
                     highest = stop if upto is None else min(stop, upto)
                     numbers = range(max(first, lowest), highest)
                     yield from _closed(log, model, numbers, waiting)
@@ -112,7 +113,7 @@ def _closed(
     for number in numbers:
         while waiting and waiting[0].decision.number < number:
             waiting.popleft()
-        if joined is None or number - first >= len(joined.answered):
+        if joined is None or number - first >= len(joined.marks):
             kept = log.outcome_of(model.number, number)
             if kept is None:
                 what = f"what had come for decision {number} of model {model.name!r}"
@@ -120,7 +121,7 @@ def _closed(
             first, joined = kept[0], Joined.from_bytes(kept[1])
         pending = waiting.popleft()
         came = joined.take(number - first)
-        if came.answered or model.setup.missing == "zero":
+        if came.answered.all() or model.setup.missing == "zero":
             yield _row(model, number, pending, came)
 
 
@@ -219,7 +220,7 @@ def plan(store: SQLiteStore) -> PrunePlan:
     """What may be deleted once it is exported: rows below the older of the two newest snapshots of
     every model. A model with fewer keeps its rows.
 
-    Needed are rows that hold open decisions, and those that changed items or the objective.
+    Needed are rows that hold decisions that wait, and those that changed items or the objective.
     """
     names: dict[int, str] = {}
     bases: dict[int, PruneBase] = {}
@@ -230,10 +231,10 @@ def plan(store: SQLiteStore) -> PrunePlan:
         kept = store.snapshots(number)
         loaded = [(seq, _snapshot(store, number, seq, data)) for seq, data in kept]
         for _, model in loaded:
-            needed |= {group.seq for group in model.ring.groups}
+            needed |= store.rows_from(number, model.ring.first)
         if len(loaded) > 1:
             seq, model = loaded[1]
-            bases[number] = PruneBase(seq, model.ring.closed)
+            bases[number] = PruneBase(seq, model.ring.first)
         elif number in store.bases:
             bases[number] = store.bases[number]
         if number in bases:
@@ -253,7 +254,7 @@ def _snapshot(store: SQLiteStore, model: int, seq: int, data: bytes | None) -> M
     if data is None:
         where = f"the snapshot of model {model} at row {seq}"
         raise IncompatibleState(f"{where} is damaged; see fairwolfe log verify")
-    return Model.load(model, store.token, data, store.row)
+    return Model.load(model, store, seq, data)
 
 
 def _name_in(row: Row, number: int) -> str:
@@ -268,7 +269,7 @@ def keep_snapshots(store: SQLiteStore) -> None:
     last = store.last()[0]
     for number, model in recover(store).models.items():
         if not model.stopped and max((seq for seq, _ in store.snapshots(number)), default=0) < last:
-            store.snapshot(number, last, model.dump())
+            keep_snapshot(store, last, model)
 
 
 def prune(store: SQLiteStore, planned: PrunePlan) -> int:

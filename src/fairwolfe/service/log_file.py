@@ -257,7 +257,7 @@ class _Examination:
         self.last = 0
         self.groups: dict[int, list[tuple[int, int]]] = defaultdict(list)  # (row, how many)
         self.closed: dict[int, list[tuple[int, int]]] = defaultdict(list)  # (first, stop)
-        self.models: set[int] = set()
+        self.stages: dict[int, int] = {}  # of each model, how many
 
     def damaged(self, what: str, advice: str = _BACKUP) -> None:
         """Something is wrong, and what to do about it."""
@@ -297,23 +297,24 @@ class _Examination:
             except (FairwolfeError, msgspec.MsgspecError) as error:
                 self.damaged(f"row {seq} cannot be read: {error}")
         for model, row in log.starts().items():
-            if model not in self.models:
+            if model not in self.stages:
                 self.damaged(f"row {row.seq} should begin model {model}")
 
     def event(self, seq: int, event: Event) -> None:
         """Whether all of an event can be read."""
         self.events += 1
         if isinstance(event, Started):
-            msgspec.json.decode(event.setup, type=Setup)
-            self.models.add(event.model)
-        elif event.model not in self.models:
+            settings = msgspec.json.decode(event.setup, type=Setup)
+            self.stages[event.model] = settings.make_problem(settings.n_slots).n_stages
+        elif event.model not in self.stages:
             raise IncompatibleState(f"it is of model {event.model}, which never began")
         match event:
             case DecisionsMade(model=model, made=made):
                 self.decisions += len(made.head)
                 self.groups[model].append((seq, len(made.head)))
-            case Closed(model=model, first=first, upto=upto):
-                self.closed[model].append((first, upto))
+            case Closed(model=model, first=first, upto=upto, stage=stage):
+                if stage == self.stages[model] - 1:
+                    self.closed[model].append((first, upto))
             case ItemsAdded() | ItemsRetired() | ObjectiveReplaced():
                 read_objective(event.objective)
 
@@ -321,7 +322,7 @@ class _Examination:
 
     def places(self) -> None:
         """Whether spans and outcomes agree with the rows."""
-        for model in sorted(self.models):
+        for model in sorted(self.stages):
             spans = self.log.every_span(model)
             held = {(seq, stop - first) for first, stop, seq in spans}
             for seq, count in sorted(held ^ set(self.groups[model])):
@@ -356,7 +357,7 @@ class _Examination:
 
     def snapshots(self) -> None:
         """Whether they are whole, can be read, and are not ahead of the log."""
-        for model in sorted(self.models):
+        for model in sorted(self.stages):
             base = self.log.bases.get(model)
             for seq, data in self.log.snapshots(model):
                 self.kept += 1
@@ -371,7 +372,7 @@ class _Examination:
                     self.damaged(f"{where} is ahead of the log, {ends}")
                 else:
                     try:
-                        Model.load(model, self.log.token, data, self.log.row)
+                        Model.load(model, self.log, seq, data)
                     except FairwolfeError as error:
                         self.damaged(f"{where} cannot be read: {error}")
 
@@ -382,7 +383,7 @@ class _Examination:
         log = self.log
         waiting = {
             (seq, model): data
-            for model in self.models
+            for model in self.stages
             for seq, data in log.snapshots(model)
             if data is not None and (model not in log.bases or seq >= log.bases[model].seq)
         }
@@ -391,7 +392,7 @@ class _Examination:
             for seq, number in [key for key in waiting if key[0] < upto]:
                 model, data = models[number], waiting.pop((seq, number))
                 if model.dump() != data:
-                    kept = Model.load(number, log.token, data, log.row)
+                    kept = Model.load(number, log, seq, data)
                     self._differs(f"the snapshot of model {model.name!r} at row {seq}", kept, model)
 
         def before(seq: int, events: list[Event], models: dict[int, Model]) -> None:
@@ -422,9 +423,11 @@ class _Examination:
         )
 
     def _closes(self, seq: int, event: Closed, model: Model) -> None:
-        first, closed = event.first, model.ring.closed
+        first, closed = event.first, model.ring.ended[event.stage]
         if first != closed:
             self.damaged(f"row {seq} closes decisions from {first} on, and {closed} is next")
+        if event.stage < len(model.stages) - 1:
+            return
         kept = self.log.outcome_of(event.model, first)
         joined = model.ring.joined(np.arange(first, event.upto))
         if kept is not None and kept[1] != joined.to_bytes():

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -28,10 +28,9 @@ from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput
 from fairwolfe.objectives import Concave
 from fairwolfe.service import events
 from fairwolfe.service.config import Setup
-from fairwolfe.service.join import DecisionGroup, Joined, Ring
+from fairwolfe.service.join import DecisionGroup, Joined, Ring, one_or_all
 
-_COUNTS = ("joined", "expired", "known", "late", "unknown", "conflict")
-_ENTRIES = _COUNTS[2:]  # by entry of feedback; the others by decision
+_ENTRIES = ("known", "late", "unknown", "conflict")
 _NO_END = 2**63
 
 
@@ -43,10 +42,11 @@ class Model:
     number: of the model in its store
     token: of the store; ids of decisions are token-number-epoch-n
     setup: what the fold rests on
+    log: in which decisions are found again after their first window
     """
 
-    def __init__(self, number: int, token: str, setup: Setup) -> None:
-        self.number, self.setup = number, setup
+    def __init__(self, number: int, token: str, setup: Setup, log: Any = None) -> None:
+        self.number, self.setup, self._log = number, setup, log
         self.token = f"{token}-{number}"
         self.n_slots = setup.n_slots
         self.problem = setup.make_problem(self.n_slots)  # a ranking's with the fewest items
@@ -60,10 +60,14 @@ class Model:
         self.places = {name: place for place, name in enumerate(self.rewards)}
         # Low and high of each reward; of a ranking the share of one slot.
         self.ranges = dict(zip(self.rewards, self.problem.slot_ranges.T.tolist(), strict=True))
-        self.ring = Ring(self.n_slots or 1, len(self.rewards))
+        self.stages = self.problem.stage_names
+        self.stage_of = {name: s for s, names in enumerate(self.stages) for name in names}
+        self.ring = Ring(self.n_slots or 1, len(self.rewards), len(self.stages), self._read_back)
         self.epochs: dict[str, tuple[int, int]] = {}  # the numbers of an epoch: first and stop
         self.unwritten = dict.fromkeys(_ENTRIES, 0)  # counts that no row of the log has yet
-        self._counts = dict.fromkeys(_COUNTS, 0)
+        self.joined = [0] * len(self.stages)  # closed decisions with feedback, by stage
+        self.expired = [0] * len(self.stages)  # and without
+        self._counts = dict.fromkeys(_ENTRIES, 0)
         self.changes: list[int] = []  # the rows of the log that brought another objective
         self.early: dict[str, Item] = {}  # items, while there are fewer than slots
         self.agent: Agent | None = None
@@ -92,13 +96,16 @@ class Model:
 
     @property
     def decisions(self) -> int:
-        """How many were made; each is joined, expired or open."""
+        """How many were made; each is joined, expired or open in each stage."""
         return self.ring.issued
 
     @property
     def counts(self) -> dict[str, int]:
-        """Closed decisions and entries of feedback by outcome, with those not written yet."""
-        return {name: n + self.unwritten.get(name, 0) for name, n in self._counts.items()}
+        """Decisions closed in the last stage, and entries of feedback by outcome, with those not
+        written yet.
+        """
+        entries = {name: n + self.unwritten[name] for name, n in self._counts.items()}
+        return {"joined": self.joined[-1], "expired": self.expired[-1], **entries}
 
     # --- the fold -----------------------------------------------------------------------------
 
@@ -119,11 +126,11 @@ class Model:
                 for name, count in zip(_ENTRIES, event.counts, strict=True):
                     self._counts[name] += count
                     self.unwritten[name] = 0  # a row has all that were counted before it
-            case events.Applied(numbers=numbers):
-                self._learn(numbers, self.ring.joined(numbers))
-                self.ring.apply(numbers)
-            case events.Closed(upto=upto):
-                self._close(upto)
+            case events.Applied(numbers=numbers, stage=stage):
+                self._learn(numbers, self.ring.joined(numbers), stage)
+                self.ring.apply(numbers, stage)
+            case events.Closed(upto=upto, stage=stage):
+                self._close(upto, stage)
             case events.ItemsAdded():
                 self._add_items(event, seq)
             case events.ItemsRetired():
@@ -159,39 +166,65 @@ class Model:
         self.epochs = {old: span for old, span in spans.items() if span[0] < span[1]}
         self.epochs[epoch] = (issued, _NO_END)
 
-    def _close(self, upto: int) -> None:
-        numbers, joined = np.arange(self.ring.closed, upto), self.ring.held(self.ring.closed, upto)
-        if self.ring.applied:  # some were learnt from on arrival
-            numbers, joined = numbers[~joined.applied], joined.take(~joined.applied)
-        self._learn(numbers, joined)
-        self.ring.close(upto)
+    def _read_back(self, number: int) -> DecisionGroup:
+        """The decisions that one was made with, from the log."""
+        found = self._log and self._log.row_of(self.number, number)
+        group = found and self._group_in(found[0], *found[1])
+        if not group or not group.first <= number < group.stop:
+            raise IncompatibleState(
+                f"decision {number} of model {self.name!r} waits for a later stage, and is not in "
+                "the log; put a backup in its place"
+            )
+        return group
 
-    def _learn(self, numbers: Any, joined: Joined) -> None:
-        """Learn from decisions, in this order; those without feedback by `missing`."""
-        learnt = joined.answered if self.setup.missing == "skip" else np.ones_like(joined.answered)
+    def _group_in(self, first: int, seq: int, clock: float, payload: bytes) -> DecisionGroup:
+        for event in events.decode(payload):
+            if isinstance(event, events.DecisionsMade) and event.model == self.number:
+                return self._group(event, first, seq, clock)
+        raise IncompatibleState(f"row {seq} of the log holds no decisions of model {self.number}")
+
+    def _close(self, upto: int, stage: int) -> None:
+        start = self.ring.ended[stage]
+        numbers, joined = np.arange(start, upto), self.ring.held(start, upto)
+        if self.ring.applied[stage]:  # some were learnt from on arrival
+            rest = ~joined.applied[:, stage]
+            numbers, joined = numbers[rest], joined.take(rest)
+        self._learn(numbers, joined, stage, stage)
+        self.ring.close(upto, stage)
+
+    def _learn(self, numbers: Any, joined: Joined, stage: int, ahead: int = 0) -> None:
+        """Learn a stage of decisions, in this order; where nothing of it came, by `missing`. ahead:
+        see `Ring.group`.
+        """
+        answered = joined.answered[:, stage]
+        learnt = answered if self.setup.missing == "skip" else np.ones_like(answered)
         agent, at = self._ready(), 0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # agents warn of rewards out of range; metrics say so
-            for counts, decisions in self._batches(numbers, learnt):
-                part = joined.take(slice(at, at + len(decisions)))
-                if counts:
-                    agent.update_many(decisions, self._rewards(part))
-                else:
-                    for decision in decisions:
-                        agent.expire(decision)
+            for counts, decisions in self._batches(numbers, learnt, ahead):
+                part = slice(at, at + len(decisions))
                 at += len(decisions)
-        answered = int(joined.answered.sum())
-        self._counts["joined"] += answered
-        self._counts["expired"] += len(numbers) - answered
+                if not counts:
+                    for decision in decisions:
+                        agent.expire(decision, stage)
+                elif len(self.stages) == 1:
+                    agent.update_many(decisions, self._rewards(joined.take(part)))
+                else:
+                    known = self._known(numbers[part], joined.take(part), stage)
+                    agent.update_stage(decisions, stage, known)
+        self.joined[stage] += int(answered.sum())
+        self.expired[stage] += len(numbers) - int(answered.sum())
 
-    def _batches(self, numbers: Any, learnt: Any) -> Iterator[tuple[bool, Batch]]:
+    def _batches(self, numbers: Any, learnt: Any, ahead: int) -> Iterator[tuple[bool, Batch]]:
         """Decisions in their order, in few batches, with whether they are learnt from."""
         alike = (np.diff(numbers) == 1) & (learnt[1:] == learnt[:-1])
         cuts = [*(np.flatnonzero(~alike) + 1).tolist(), len(numbers)]
         runs = (
             (bool(learnt[start]), decisions)
             for start, stop in pairwise([0, *cuts] if len(numbers) else ())
-            for decisions in self.ring.decisions(numbers[start], numbers[start] + stop - start)
+            for decisions in self.ring.decisions(
+                numbers[start], numbers[start] + stop - start, ahead
+            )
         )
         for counts, run in groupby(runs, key=itemgetter(0)):
             for decisions in Batch.merged([decisions for _, decisions in run]):
@@ -202,6 +235,14 @@ class Model:
         if not self.ranks:
             return np.ascontiguousarray(joined.values[:, 0])
         return Shown(joined.exposed.astype(np.float64), np.ascontiguousarray(joined.values))
+
+    def _known(self, numbers: Any, joined: Joined, stage: int) -> Any:
+        """The rewards of a stage and of the stages that were learnt before it; others are NaN."""
+        over = (numbers[:, None] < np.array(self.ring.ended)) | joined.applied
+        known = over & (joined.answered | (self.setup.missing == "zero"))
+        known[:, stage] = True
+        columns = np.repeat(known, [len(names) for names in self.stages], axis=1)
+        return np.where(columns, self._rewards(joined), np.nan)
 
     def _add_items(self, event: events.ItemsAdded, seq: int) -> None:
         objective, items = read_objective(event.objective), event.items()
@@ -330,6 +371,7 @@ class Model:
             "decisions": self.decisions,
             "open": self.ring.open,
             **self.counts,
+            **({"stages": self.by_stage()} if len(self.stages) > 1 else {}),
             "average": self.average(),
             "value": self.value,
             "objective": self.objective,
@@ -337,6 +379,20 @@ class Model:
             "version": self.version,
             "stopped": self.stopped or None,
         }
+
+    def by_stage(self) -> list[dict[str, Any]]:
+        """Decisions by stage: learnt from, open, joined and expired."""
+        counts = self.setup.missing == "zero"
+        return [
+            {
+                "rewards": list(names),
+                "t": self.joined[s] + counts * self.expired[s],
+                "open": self.ring.open_in(s),
+                "joined": self.joined[s],
+                "expired": self.expired[s],
+            }
+            for s, names in enumerate(self.stages)
+        ]
 
     @property
     def value(self) -> float | None:
@@ -383,7 +439,7 @@ class Model:
     def _state(self) -> tuple[Any, ...]:
         """What was learnt and is open, without the names that ids contain."""
         agent = None if self.agent is None else self.agent.dump()
-        counts = tuple(self._counts.values())
+        counts = (one_or_all(self.joined), one_or_all(self.expired), *self._counts.values())
         early = tuple(
             (key, tuple(item.features.tolist()), *item.attributes.items())
             for key, item in self.early.items()
@@ -392,19 +448,13 @@ class Model:
         return (setup, counts, tuple(self.changes), early, agent, self.ring.dump())
 
     @classmethod
-    def load(
-        cls, number: int, token: str, data: bytes, row_at: Callable[[int], tuple[float, bytes]]
-    ) -> Model:
-        """The model that `dump` wrote; row_at: the clock and the payload of a row of the log."""
+    def load(cls, number: int, log: Any, seq: int, data: bytes) -> Model:
+        """The model that `dump` wrote after a row of a log."""
 
         def group_in(model: Model, first: int, seq: int) -> DecisionGroup:
-            clock, payload = row_at(seq)
-            for event in events.decode(payload):
-                if isinstance(event, events.DecisionsMade) and event.model == number:
-                    return model._group(event, first, seq, clock)
-            raise IncompatibleState(f"row {seq} of the log holds no decisions of model {number}")
+            return model._group_in(first, seq, *log.row(seq))
 
-        return cls._loaded(number, token, data, group_in)
+        return cls._loaded(number, log.token, data, log, group_in, log.later(number, seq))
 
     @classmethod
     def _loaded(
@@ -412,20 +462,24 @@ class Model:
         number: int,
         token: str,
         data: bytes,
+        log: Any,
         group_in: Callable[[Model, int, int], DecisionGroup],
+        later: Iterable[bytes] = (),
     ) -> Model:
         try:
             own, epochs, setup, counts, changes, early, agent, ring = unpack(data)
-            model = cls(number, token, msgspec.json.decode(setup, type=Setup))
+            model = cls(number, token, msgspec.json.decode(setup, type=Setup), log)
             if own != model.token:
                 raise IncompatibleState(f"it is of {own!r}, and not of {model.token!r}")
             model.epochs = {epoch: (first, stop) for epoch, first, stop in epochs}
-            model._counts = dict(zip(_COUNTS, counts, strict=True))
+            each = [[one] if isinstance(one, int) else list(one) for one in counts[:2]]
+            model.joined, model.expired = each
+            model._counts = dict(zip(_ENTRIES, counts[2:], strict=True))
             model.changes = list(changes)
             model.early = {key: Item(np.array(row), **dict(own)) for key, row, *own in early}
             own = _agent_token(number)
             model.agent = None if agent is None else Agent.restore(agent, token=own)
-            model.ring.load(ring, partial(group_in, model))
+            model.ring.load(ring, partial(group_in, model), later)
         except (FairwolfeError, msgspec.MsgspecError, TypeError, ValueError, KeyError) as error:
             raise IncompatibleState(f"a snapshot cannot be read: {error}") from error
         return model
@@ -434,13 +488,16 @@ class Model:
         """The state in 64 characters: equal for equal states, bit for bit, in any log; the token
         and the epochs are no part of it.
         """
-        return hashlib.sha256(pack(self._state())).hexdigest()
+        later = (self.ring.later(everything=True),) if len(self.stages) > 1 else ()
+        return hashlib.sha256(pack((*self._state(), *later))).hexdigest()
 
     def copy(self) -> Model:
-        """Another one that is the same."""
-        token = self.token.rpartition("-")[0]
+        """Another one that is the same, without what has come for decisions that wait for a later
+        stage: to try a change of f or of items.
+        """
+        token, ring = self.token.rpartition("-")[0], self.ring
         return self._loaded(
-            self.number, token, self.dump(), lambda _, first, seq: self.ring.group(first)
+            self.number, token, self.dump(), self._log, lambda _, first, seq: ring.group(first)
         )
 
 

@@ -99,6 +99,11 @@ def tables_of(frame: dict[str, Any]) -> dict[str, list[list[str]]]:
         "counts": [
             *([name, f"{frame[name]:,}"] for name in ("joined", "expired", "open")),
             ["late reports", f"{frame['late']:,}"],
+            *(
+                [f"{', '.join(stage['rewards'])}: {name}", f"{stage[name]:,}"]
+                for stage in frame.get("stages", ())
+                for name in ("joined", "expired", "open")
+            ),
         ],
     }
     tables["constraints"] = [

@@ -29,7 +29,7 @@ from fairwolfe.service.events import (
     size,
 )
 from fairwolfe.service.model import Model
-from fairwolfe.service.store import SQLiteStore
+from fairwolfe.service.store import Later, SQLiteStore
 from fairwolfe.service.telemetry import log_event, log_stopped
 
 
@@ -52,7 +52,7 @@ def recover(store: SQLiteStore) -> Recovered:
             why = "its SHA-256 does not fit"
             try:
                 if data is not None:
-                    models[number] = Model.load(number, store.token, data, store.row)
+                    models[number] = Model.load(number, store, seq, data)
                     starts[number] = seq
                     break
             except IncompatibleState as error:
@@ -86,7 +86,7 @@ def replay(store: SQLiteStore, until: int | None = None, before: Before | None =
                 f"the snapshot of model {name!r} at row {base.seq} is damaged, and older rows were "
                 "deleted after an export; put a backup in its place"
             )
-        models[number] = Model.load(number, store.token, data, store.row)
+        models[number] = Model.load(number, store, base.seq, data)
         starts[number] = base.seq
     return _folded(store, models, starts, until, before)
 
@@ -99,7 +99,8 @@ def _started(store: SQLiteStore) -> tuple[dict[int, Model], dict[int, int]]:
         for event in decode(payload):
             if isinstance(event, Started) and event.model == number:
                 settings = msgspec.json.decode(event.setup, type=Setup)
-                models[number], starts[number] = Model(number, store.token, settings), seq - 1
+                models[number] = Model(number, store.token, settings, store)
+                starts[number] = seq - 1
         if number not in models:
             raise IncompatibleState(f"row {seq} of the log should begin model {number}")
     return models, starts
@@ -130,6 +131,14 @@ def _folded(
                 apply_event(models[event.model], event, seq, clock)
                 records += size(event)
     return Recovered(models, records)
+
+
+def keep_snapshot(store: SQLiteStore, seq: int, model: Model) -> None:
+    """Keep the state of a model after a row."""
+    ring = model.ring
+    later = Later(ring.first, ring.closed, ring.later()) if len(model.stages) > 1 else None
+    store.snapshot(model.number, seq, model.dump(), later)
+    ring.kept()
 
 
 def apply_event(model: Model, event: Event, seq: int, clock: float, advice: str = "") -> None:
@@ -163,7 +172,8 @@ def begin(
         wanted = setup(config, name)
         model = by_name.get(name)
         if model is None:
-            model = Model(max(existing, default=-1) + 1 + len(new), store.token, wanted)
+            number = max(existing, default=-1) + 1 + len(new)
+            model = Model(number, store.token, wanted, store)
             new.append(model.number)
             events.append(Started(model.number, msgspec.json.encode(wanted).decode()))
             if given.items is not None:

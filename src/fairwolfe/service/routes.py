@@ -53,7 +53,7 @@ class HotRoute(NamedTuple):
     parse: Callable[
         [Any, Model, wire.RequestLimits], tuple[Sequence[DecisionRequest], Sequence[wire.Feedback]]
     ]
-    reply: Callable[[Work, Any, float], Any]
+    reply: Callable[[Work, Any, Sequence[float]], Any]
 
     @property
     def path(self) -> str:
@@ -61,13 +61,12 @@ class HotRoute(NamedTuple):
         return f"{_M}/{self.name}"
 
 
-def _decide_many_reply(work: Work, issued: Any, window: float) -> Any:
-    return [wire.decide_reply(work.model, one, window) for one in issued]
+def _decide_many_reply(work: Work, issued: Any, windows: Sequence[float]) -> Any:
+    return [wire.decide_reply(work.model, one, windows) for one in issued]
 
 
-def _feedback_reply(work: Work, outcomes: Any, window: float) -> Any:
-    pairs = zip(work.entries, outcomes, strict=True)
-    return [wire.FeedbackReply(entry.id, outcome) for entry, outcome in pairs]
+def _feedback_reply(work: Work, outcomes: Any, windows: Sequence[float]) -> Any:
+    return list(map(wire.feedback_reply, work.entries, outcomes))
 
 
 _M = "/v1/models/{model}"
@@ -77,7 +76,7 @@ HOT_ROUTES = (
         "decide",
         wire.Decide,
         lambda body, model, limits: ([wire.decision_request(body, model, limits)], ()),
-        lambda work, issued, window: wire.decide_reply(work.model, issued[0], window),
+        lambda work, issued, windows: wire.decide_reply(work.model, issued[0], windows),
     ),
     HotRoute(
         "decide_many",
@@ -114,7 +113,7 @@ class HotEndpoint:
 
     def __init__(self, route: HotRoute, core: Core, model: Model) -> None:
         self.route, self.core, self.model = route, core, model
-        self.window, self.path = core.windows[model.name], route.path
+        self.windows, self.path = core.windows[model.name], route.path
 
     def admit(self, stated: int, key: Key | None) -> int:
         """How many bytes a body may have; Refused where it has more, or too much waits already."""
@@ -138,7 +137,7 @@ class HotEndpoint:
 
     def encoded(self, work: Work, result: Any, accept: str) -> tuple[bytes, str]:
         """The reply, and its content type."""
-        return wire.encode(self.route.reply(work, result, self.window), accept)
+        return wire.encode(self.route.reply(work, result, self.windows), accept)
 
 
 class BoundRoute(NamedTuple):
@@ -430,16 +429,20 @@ async def _replace_objective(service: Service, request: Request) -> Any:
 
 def summary(service: Service, model: Model) -> dict[str, Any]:
     """A model in numbers."""
+    windows = service.core.windows[model.name]
     known: dict[str, Any] = {
         "name": model.name,
         "kind": "ranking" if model.ranks else "arms",
         **model.summary(),
-        "window": service.core.windows[model.name],
+        "window": windows[-1],
         "missing": model.setup.missing,
         "apply": model.setup.apply,
         "problem": {"n_features": model.problem.n_features, "rewards": dict(model.problem.rewards)},
         "policy": model.setup.policy,
     }
+    if len(windows) > 1:
+        each = zip(known["stages"], windows, strict=True)
+        known["stages"] = [{**stage, "window": window} for stage, window in each]
     if model.arm_names is not None:
         known["arms"] = list(model.arm_names.all)
     if model.encodes:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from fairwolfe import __version__
 from fairwolfe.errors import InvalidInput
-from fairwolfe.service.config import Config, seconds
+from fairwolfe.service.config import Config, windows_of
 from fairwolfe.service.core import Clock, Core
 from fairwolfe.service.http import BACKLOG, Server
 from fairwolfe.service.recovery import begin, recover
@@ -34,8 +34,7 @@ def open_service(config: Config, clock: Clock | None = None) -> Service:
         recovery = recover(store)
         models = begin(store, config, recovery.models, store.last()[1])
         metrics = Metrics(replayed=recovery.records)
-        windows = {name: seconds("window", one.window) for name, one in config.models.items()}
-        core = Core(store, models, windows, config.limits, clock, metrics)
+        core = Core(store, models, windows_of(config), config.limits, clock, metrics)
     except BaseException:
         store.close()
         raise

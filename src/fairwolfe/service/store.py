@@ -61,6 +61,16 @@ class Outcomes(NamedTuple):
     data: bytes
 
 
+class Later(NamedTuple):
+    """What changed since the last snapshot of a model for decisions that wait for a later stage,
+    all of them from number `first` to below `stop`.
+    """
+
+    first: int
+    stop: int
+    data: bytes
+
+
 class PruneBase(NamedTuple):
     """Where the log of a model begins since older rows were deleted: the row of its snapshot, and
     the number of the first decision that is still in the log.
@@ -107,6 +117,18 @@ CREATE TABLE snapshot(model INTEGER, seq INTEGER, data BLOB NOT NULL, sha256 BLO
     PRIMARY KEY(model, seq));
 CREATE TABLE history(model INTEGER, clock REAL, point BLOB NOT NULL,
     PRIMARY KEY(model, clock)) WITHOUT ROWID;
+"""
+
+# Only where rewards arrive in stages. With a snapshot come the pieces up to it; one is needed as
+# long as a snapshot is kept in which a decision below its stop waits.
+_LATER = """
+CREATE TABLE IF NOT EXISTS later(model INTEGER, seq INTEGER, first INTEGER NOT NULL,
+    stop INTEGER NOT NULL, data BLOB NOT NULL, crc INTEGER NOT NULL,
+    PRIMARY KEY(model, seq)) WITHOUT ROWID
+"""
+_DELETE_LATER = """
+DELETE FROM later WHERE model = ? AND stop <= (SELECT min(first) FROM later WHERE model = ? AND seq
+    IN (SELECT seq FROM snapshot WHERE model = ?)) AND seq NOT IN (SELECT seq FROM snapshot)
 """
 
 _ROWS = "SELECT seq, clock, payload, crc FROM log"
@@ -472,6 +494,11 @@ class SQLiteStore:
                     return first, Row(seq, *self.row(seq))
         return None
 
+    def rows_from(self, model: int, number: int) -> set[int]:
+        """The rows that hold decisions of a model from a number on."""
+        query = "SELECT seq FROM span WHERE model = ? AND stop > ?"
+        return {seq for (seq,) in self._base.execute(query, (model, number))}
+
     def outcome_of(self, model: int, number: int) -> tuple[int, bytes] | None:
         """Of a decision whose window has ended."""
         query = "SELECT first, stop, data, crc FROM outcome WHERE model = ? AND first <= ? "
@@ -482,7 +509,7 @@ class SQLiteStore:
 
     # --- what can be made again ---------------------------------------------------------------
 
-    def snapshot(self, model: int, seq: int, data: bytes) -> None:
+    def snapshot(self, model: int, seq: int, data: bytes, later: Later | None = None) -> None:
         """Keep the state of a model after a row."""
         base = self.bases.get(model)
         kept = (model, model, _KEPT_SNAPSHOTS, None if base is None else base.seq)
@@ -492,6 +519,13 @@ class SQLiteStore:
             row = (model, seq, data, hashlib.sha256(data).digest())
             execute("INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?)", row)
             execute(_DELETE_SNAPSHOTS, kept)
+            if later is not None:
+                execute(_LATER)
+                execute(
+                    "INSERT OR REPLACE INTO later VALUES (?, ?, ?, ?, ?, ?)",
+                    (model, seq, *later, _later_crc(model, seq, later)),
+                )
+                execute(_DELETE_LATER, (model, model, model))
             execute("COMMIT")
             if self._mark is not None:
                 os.fsync(self._mark)
@@ -512,6 +546,18 @@ class SQLiteStore:
             ]
         except (apsw.Error, TypeError):
             return []  # the log is the truth; a snapshot only saves time
+
+    def later(self, model: int, seq: int) -> Iterator[bytes]:
+        """What was kept with the snapshots of a model up to one, in order, for decisions that wait
+        for a later stage.
+        """
+        if not self._one("SELECT name FROM sqlite_schema WHERE name = 'later'"):
+            return
+        query = "SELECT * FROM later WHERE model = ? AND seq <= ? ORDER BY seq"
+        for _, at, first, stop, data, crc in self._base.execute(query, (model, seq)):
+            if _later_crc(model, at, Later(first, stop, data)) != crc:
+                raise IncompatibleState(f"what was kept for later stages at row {at} is damaged")
+            yield data
 
     def note(self, model: int, clock: float, point: bytes) -> None:
         """Keep a point of the history of a model."""
@@ -652,6 +698,11 @@ def _crc(seq: int, clock: float, payload: bytes) -> int:
 
 def _outcome_crc(model: int, first: int, stop: int, data: bytes) -> int:
     return crc32(data, crc32(_KEY.pack(model, first, stop)))
+
+
+def _later_crc(model: int, seq: int, later: Later) -> int:
+    first, stop, data = later
+    return crc32(data, crc32(_KEY.pack(model, first, stop), seq))
 
 
 def _sound(row: tuple[Any, ...]) -> Row:

@@ -94,16 +94,24 @@ class Metrics:
             self.rejected[error] += 1
 
 
+_BY_STAGE: dict[
+    str, tuple[str, Callable[[Model, int], int]]
+] = {  # where rewards arrive in stages, decisions of each
+    "joined": ("Decisions with feedback", lambda model, stage: model.joined[stage]),
+    "expired": ("Decisions without feedback", lambda model, stage: model.expired[stage]),
+    "open": ("Decisions within their window", lambda model, stage: model.ring.open_in(stage)),
+}
 _COUNTED = {
-    "joined": "Decisions with feedback",
-    "expired": "Decisions without feedback",
     "known": "Entries of feedback that added nothing new",
     "late": "Entries after the window",
     "unknown": "Entries for no decision",
     "conflict": "Entries with other numbers",
 }
 _GAUGES: dict[str, tuple[str, Callable[[Model], float | None]]] = {
-    "open": ("Decisions within their window", lambda model: model.ring.open),
+    "later": (
+        "Decisions that wait for a later stage alone",
+        lambda model: model.ring.closed - model.ring.first if len(model.stages) > 1 else None,
+    ),
     "value": ("f of the average", lambda model: model.value),
     "t": ("Decisions learnt from", lambda model: model.t),
     "stopped": ("Whether the model is stopped", lambda model: float(bool(model.stopped))),
@@ -154,6 +162,14 @@ class _Collector:
         models = {(model.name,): model for model in core.models.values()}
         made = {key: model.decisions for key, model in models.items()}
         yield family(CounterMetricFamily, "decisions", "Decisions made", "model", made)
+        for name, (about, count) in _BY_STAGE.items():
+            kind = GaugeMetricFamily if name == "open" else CounterMetricFamily
+            staged = {
+                (*key, *([",".join(names)] if len(model.stages) > 1 else [])): count(model, s)
+                for key, model in models.items()
+                for s, names in enumerate(model.stages)
+            }
+            yield family(kind, name, about, "model stage", staged)
         for name, about in _COUNTED.items():
             counts = {key: model.counts[name] for key, model in models.items()}
             yield family(CounterMetricFamily, name, about, "model", counts)

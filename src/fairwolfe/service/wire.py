@@ -25,7 +25,7 @@ from fairwolfe.core.decision import Decision
 from fairwolfe.errors import FairwolfeError, InvalidInput
 from fairwolfe.kernels.json_rows import rows_of
 from fairwolfe.objectives import Concave
-from fairwolfe.service.join import Cells, Joined
+from fairwolfe.service.join import Cells, Joined, Told
 from fairwolfe.service.model import Model, read_objective
 
 JSON, MSGPACK = "application/json", "application/msgpack"
@@ -129,7 +129,10 @@ class ReplaceObjective(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class DecideReply(msgspec.Struct, omit_defaults=True):
-    """A decision: an arm and its name, if it has one, or the keys of items, best slot first."""
+    """A decision: an arm and its name, if it has one, or the keys of items, best slot first.
+
+    closes_in: of the last stage; stages: of each, where rewards arrive in several
+    """
 
     id: str
     closes_in: float
@@ -138,13 +141,26 @@ class DecideReply(msgspec.Struct, omit_defaults=True):
     name: str | None = None
     items: list[Key] | None = None
     explanation: list[dict[str, Any]] | None = None
+    stages: list[StageReply] | None = None
 
 
-class FeedbackReply(msgspec.Struct):
-    """What became of an entry of feedback."""
+class StageReply(msgspec.Struct):
+    """Rewards that arrive together, and the seconds in which they are still waited for."""
+
+    rewards: tuple[str, ...]
+    closes_in: float
+
+
+class FeedbackReply(msgspec.Struct, omit_defaults=True):
+    """What became of an entry of feedback; late, known, conflict: the rewards of which that is
+    true, where the stages of an entry differ.
+    """
 
     id: str
     outcome: str
+    late: list[str] | None = None
+    known: list[str] | None = None
+    conflict: list[str] | None = None
 
 
 class Error(msgspec.Struct):
@@ -329,13 +345,18 @@ class IssuedDecision(NamedTuple):
 
 
 class StoredDecision(NamedTuple):
-    """A decision by its id: its state, and the feedback for it."""
+    """A decision by its id: its state in each stage, and the feedback for it."""
 
     number: int
     decision: Decision
-    state: str
+    states: list[str]
     joined: Joined
     name: str | None = None  # of the arm
+
+    @property
+    def state(self) -> str:
+        """Of the whole decision: open while any stage is, joined where anything came."""
+        return min(self.states, key=("open", "joined", "expired").index)
 
 
 def decision_request(
@@ -671,8 +692,10 @@ def feedback_entries(given: Feedback | list[Feedback]) -> list[Feedback]:
     return entries
 
 
-def feedback_cells(model: Model, number: int, entry: Feedback) -> Cells:
-    """The feedback of an entry for an open decision; Refused if its agent cannot learn from it."""
+def feedback_cells(model: Model, number: int, entry: Feedback) -> list[Cells]:
+    """What an entry says of each stage of an open decision that it names; Refused if its agent
+    cannot learn from it.
+    """
     if entry.exposed is None and entry.clicked is None and not entry.rewards:
         raise invalid("the entry is empty; give rewards, exposed or clicked")
     given = {n: earned for n, earned in (entry.rewards or {}).items() if earned is not None}
@@ -685,7 +708,25 @@ def feedback_cells(model: Model, number: int, entry: Feedback) -> Cells:
     return _ranking_cells(model, number, entry, given)
 
 
-def _arm_cells(model: Model, number: int, entry: Feedback, given: dict[str, Any]) -> Cells:
+def _by_stage(
+    model: Model, entry: Feedback, exposed: list[int], cells: list[tuple[int, int, float]]
+) -> list[Cells]:
+    """What an entry says of each stage; exposures are of the first."""
+    if len(model.stages) == 1:
+        return [Cells(exposed, cells, entry.final)]
+    named = {model.stage_of[name] for name in entry.rewards or () if name in model.stage_of}
+    if entry.exposed is not None or entry.clicked is not None:
+        named.add(0)
+    if not named:
+        raise invalid(f"the entry names none of the rewards {', '.join(model.rewards)}", "rewards")
+    parts = []
+    for stage in sorted(named):
+        own = [cell for cell in cells if model.stage_of[model.rewards[cell[1]]] == stage]
+        parts.append(Cells(() if stage else exposed, own, entry.final, stage))
+    return parts
+
+
+def _arm_cells(model: Model, number: int, entry: Feedback, given: dict[str, Any]) -> list[Cells]:
     names = model.places
     if entry.exposed is not None or entry.clicked is not None:
         field = "exposed" if entry.exposed is not None else "clicked"
@@ -693,10 +734,12 @@ def _arm_cells(model: Model, number: int, entry: Feedback, given: dict[str, Any]
     if not all(_in_range(model, name, x) for name, x in given.items()):
         given = {name: _within_range(model, name, x) for name, x in given.items()}
         _check_by_agent(model, number, entry, given)
-    return Cells((), [(0, names[n], float(x)) for n, x in given.items()], entry.final)
+    return _by_stage(model, entry, [], [(0, names[n], float(x)) for n, x in given.items()])
 
 
-def _ranking_cells(model: Model, number: int, entry: Feedback, given: dict[str, Any]) -> Cells:
+def _ranking_cells(
+    model: Model, number: int, entry: Feedback, given: dict[str, Any]
+) -> list[Cells]:
     names = model.places
     keys = model.keys_of(model.ring.action(number))
     slots = {key: slot for slot, key in enumerate(keys)}
@@ -725,7 +768,7 @@ def _ranking_cells(model: Model, number: int, entry: Feedback, given: dict[str, 
         cells += [(slots[key], names[name], float(x)) for key, x in of.items() if x is not None]
     if entry.clicked:
         cells += [(slots[key], names[clicks], click) for key in entry.clicked]
-    return Cells([slots[key] for key in exposed], cells, entry.final)
+    return _by_stage(model, entry, [slots[key] for key in exposed], cells)
 
 
 def _in_range(model: Model, name: str, earned: Any) -> bool:
@@ -795,13 +838,23 @@ def objective_of(text: str, model: Model, field: str = "objective", new_items: i
 # --- replies -----------------------------------------------------------------------------------
 
 
-def decide_reply(model: Model, answer: IssuedDecision, window: float) -> DecideReply:
-    """A decision, as it is answered; `closes_in` is what is left of its window."""
+def decide_reply(model: Model, answer: IssuedDecision, windows: Sequence[float]) -> DecideReply:
+    """A decision, as it is answered; `closes_in` is what is left of its windows."""
     number, action, probability, explanation, age, _ = answer
-    id, left = model.id(number), max(window - age, 0.0)
+    left = [max(window - age, 0.0) for window in windows]
+    reply = DecideReply(model.id(number), left[-1], probability, explanation=explanation)
     if model.ranks:
-        return DecideReply(id, left, probability, None, None, model.keys_of(action), explanation)
-    return DecideReply(id, left, probability, action, answer.name, None, explanation)
+        reply.items = model.keys_of(action)
+    else:
+        reply.arm, reply.name = action, answer.name
+    if len(left) > 1:
+        reply.stages = list(map(StageReply, model.stages, left))
+    return reply
+
+
+def feedback_reply(entry: Feedback, told: Told) -> FeedbackReply:
+    """What became of an entry."""
+    return FeedbackReply(entry.id, told.outcome, **told.rewards)
 
 
 def decision_view(model: Model, one: StoredDecision) -> dict[str, Any]:
@@ -810,6 +863,7 @@ def decision_view(model: Model, one: StoredDecision) -> dict[str, Any]:
     earned: list[dict[int, float]] = [{} for _ in names]
     for slot, r in np.argwhere(joined.given).tolist():
         earned[r][slot] = joined.values.item(slot, r)
+    states = one.states
     view: dict[str, Any] = {"id": model.id(one.number), "state": one.state}
     if model.ranks:
         keys = model.keys_of(one.decision.action)
@@ -822,4 +876,7 @@ def decision_view(model: Model, one: StoredDecision) -> dict[str, Any]:
         if one.name is not None:
             view["name"] = one.name
         view["rewards"] = {n: x[0] for n, x in zip(names, earned, strict=True) if x}
+    if len(states) > 1:
+        pairs = zip(model.stages, states, strict=True)
+        view["stages"] = [{"rewards": names, "state": state} for names, state in pairs]
     return view | {"probability": one.decision.probability}
