@@ -19,7 +19,7 @@ from fairwolfe.service.routes import HOT_ROUTES, HotEndpoint
 from fairwolfe.service.serve import open_service
 from tests.service.servers import config
 
-MARK = 170
+MARK = 120
 BODY = json.dumps({"arms": [[0.1, 0.2, 0.3, 0.0, 0.1], [0.0, 0.1, 0.0, 0.2, 0.1]]}).encode()
 USUAL = 50  # decisions before the one that is counted
 

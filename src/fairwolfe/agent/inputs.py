@@ -478,11 +478,13 @@ def contexts_with_options(
     contexts: Any, advance: Any, candidates: Any, blocked: Any, pinned: Any
 ) -> tuple[Any, list[Options]]:
     """Contexts as a list or an array, and the options of each; no options where none has any."""
-    if isinstance(contexts, Mapping):
+    if type(contexts) is not np.ndarray and isinstance(contexts, Mapping):
         raise InvalidInput(f"the contexts are {contexts!r:.80}; give a list of contexts")
     if not (advance is None or isinstance(advance, bool)):
         raise InvalidInput(f"advance is {advance!r}; give None, True or False")
     contexts = many("contexts", contexts)
+    if candidates is None and blocked is None and pinned is None:
+        return contexts, []
     options: list[Options] = [{} for _ in range(len(contexts))]
     given = {"candidates": candidates, "blocked": blocked, "pinned": pinned}
     for name, values in given.items():
@@ -495,6 +497,8 @@ def contexts_with_options(
 
 def many(name: str, given: Any) -> Any:
     """An array as it is, and a list of anything else that can be one."""
+    if type(given) is np.ndarray and given.ndim:
+        return given
     if not is_list(given):
         raise InvalidInput(f"the {name} are {given!r:.80}; give a list of {name}")
     return given if isinstance(given, np.ndarray) else list(given)

@@ -241,16 +241,17 @@ _HEADERS = msgspec.msgpack.Decoder(_Header)
 
 def dump(rows: Rows, token: str, tags: bytes = b"") -> bytes:
     """Rows as bytes: a header, 16 bytes for each tag if there are any, and the columns."""
-    columns = numeric(rows)
     extra = pack(tuple(rows.stored)) if isinstance(rows, PlainRows) else b""
-    shapes = [list(column.shape[1:]) for column in columns]
+    shapes, columns = [], []
+    for column in rows:
+        if column.dtype != object:
+            shapes.append(column.shape[1:])
+            columns.append(column.tobytes())
     kind, n = _KINDS.index(type(rows)), len(rows.head)
     header = msgspec.msgpack.encode(_Header(kind, token, n, bool(tags), shapes, len(extra)))
     prefix = _PREFIX.pack(_MAGIC, _VERSION, len(header))
     padding = bytes(-(len(prefix) + len(header)) % _WORD)
-    return b"".join(
-        (prefix, header, padding, tags, *(column.tobytes() for column in columns), extra)
-    )
+    return b"".join((prefix, header, padding, tags, *columns, extra))
 
 
 def load(data: Any) -> tuple[Rows, str, bytes]:

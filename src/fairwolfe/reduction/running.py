@@ -406,7 +406,7 @@ class Running(Repairable):
                 f"{self.base!r} cannot estimate a reward vector; use act_many without advance"
             )
         every = 1
-        if tolerance > 0.0 and not self.smoothing.averaged:
+        if tolerance > 0.0 and stack.rows > 1 and not self.smoothing.averaged:
             every = max(1, int(tolerance * self.youngest))
         if not isinstance(stack.given, list):
             how: dict[str, Any] = {"every": every, "explain": explain, **stack.how}

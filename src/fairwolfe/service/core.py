@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import time
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -301,39 +301,36 @@ class Core:
     def turn(self) -> None:
         """Write, apply and answer what has arrived, as far as it fits into a group."""
         works: list[Work] = []
+        changes: list[Work] = []
         records = 0
         while self._waiting and records < _GROUP:
             work = self._waiting.popleft()
             self.weight -= work.weight
             if work.waiter is not None and work.waiter.absent():
                 continue  # the client has gone, and nothing was written
-            works.append(work)
+            (works if work.change is None else changes).append(work)
             records += len(work.requests) + len(work.entries) + 1
-        if not works:
+        if not works and not changes:
             return
         try:
-            self._group([work for work in works if work.change is None])
-            for work in works:
-                if work.change is not None:
-                    self._change(work)
+            self._group(works)
+            for work in changes:
+                self._change(work)
         except Exception as error:  # nobody may be left waiting
             logger.exception("a group failed")
-            _fail_all(works, error)
+            _fail_all(works + changes, error)
         self._snapshot_if_due()
 
     def _group(self, works: list[Work]) -> None:
         draft = Draft()
-        by_model: dict[int, list[Work]] = {}
+        by_model: dict[Model, tuple[list[Work], list[Work]]] = {}
         for work in works:
-            by_model.setdefault(work.model.number, []).append(work)
-        for own in by_model.values():
-            model = own[0].model
+            by_model.setdefault(work.model, ([], []))[0 if work.requests else 1].append(work)
+        for model, (decides, feedback) in by_model.items():
             if model.stopped:  # since it was asked
-                _fail_all(own, wire.model_stopped(model))
+                _fail_all(decides + feedback, wire.model_stopped(model))
                 continue
             part = Draft()
-            decides = [work for work in own if work.requests]
-            feedback = [work for work in own if not work.requests]
             try:
                 if decides:
                     self._decide(part, model, decides)
@@ -341,7 +338,7 @@ class Core:
                     self._feedback(part, model, feedback)
             except Exception as error:  # of a user's policy: others are still served
                 logger.exception("a group of model %s failed", model.name)
-                _fail_all(own, error)
+                _fail_all(decides + feedback, error)
             else:
                 draft.add(part)
         if draft.events and not self._commit(draft.events, draft.spans):
@@ -409,7 +406,7 @@ class Core:
         ids: dict[str, tuple[int, bytes]] = {}  # request_id -> number, digest
         fresh: list[wire.DecisionRequest] = []
         planned: list[tuple[Work, Sequence[int]]] = []
-        staged: Counter[str] = Counter()  # by key
+        staged: dict[str, int] = defaultdict(int)  # by key
         ring = model.ring
         room = self.limits.open - (ring.issued - ring.closed)
         room = room if ring.closed - ring.first < self.limits.later else 0
@@ -430,9 +427,10 @@ class Core:
             ids |= own
             planned.append((work, numbers))
         decisions: Batch | None = None
+        contexts = [ask.context for ask in fresh]
         if fresh:
             try:
-                decisions = _propose(model, fresh)
+                decisions = _propose(model, fresh, contexts)
             except InvalidInput as error:
                 return self._decide(draft, model, _decidable(model, [w for w, _ in planned], error))
             except NumericalFailure as error:
@@ -441,29 +439,28 @@ class Core:
                 return _fail_all([work for work, _ in planned], wire.model_stopped(model))
             if isinstance(decisions.rows, PlainRows):
                 dump(decisions.rows, "")  # raises where the policy's evidence cannot be written
-            self.recent[model.name].extend([ask.context for ask in fresh])
-            known = tuple(
-                (place, ask.request_id, ask.digest)
-                for place, ask in enumerate(fresh)
-                if ask.request_id is not None
+            self.recent[model.name].extend(contexts)
+            known = (
+                tuple((number - first, id, digest) for id, (number, digest) in ids.items())
+                if ids
+                else ()
             )
             inputs = b""
             if model.audit:
-                contexts, options = [ask.context for ask in fresh], [ask.options for ask in fresh]
-                inputs = pack_inputs(contexts, options, model.tolerance)
-            owners = _owners(planned, first)
+                inputs = pack_inputs(contexts, [ask.options for ask in fresh], model.tolerance)
+            owners = _owners(planned, first) if planned[0][0].key else None
             names = () if decisions.names is None else _brought_names(model, decisions)
             event = DecisionsMade(model.number, decisions.rows, known, owners, inputs, names)
             draft.events.append((model, event))
             draft.spans.append(Span(model.number, first, first + len(decisions)))
         new_answers = [] if decisions is None else _answers(model, decisions, first)
         for work, issued in planned:
-            answers = [
-                new_answers[number - first]
-                if number >= first
-                else _answer_again(model, number, self.clock.now())
-                for number in issued
-            ]
+            answers = []
+            for number in issued:
+                if number >= first:
+                    answers.append(new_answers[number - first])
+                else:
+                    answers.append(_answer_again(model, number, self.clock.now()))
             for place, ask in enumerate(work.requests):
                 if ask.explain:
                     answers[place] = _explained(decisions, first, answers[place])
@@ -506,7 +503,7 @@ class Core:
         return numbers, new, ids
 
     def _check_open(
-        self, model: Model, key: Key | None, staged: int, by_key: Counter[str], new: int
+        self, model: Model, key: Key | None, staged: int, by_key: dict[str, int], new: int
     ) -> None:
         """Refused where too many decisions would be open; else they are staged for their key."""
         ring = model.ring
@@ -774,16 +771,18 @@ def _rehearse(copy: Model, event: Event) -> None:
         raise wire.invalid_input(error) from error
 
 
-def _propose(model: Model, requests: Sequence[wire.DecisionRequest]) -> Batch:
+def _propose(model: Model, requests: Sequence[wire.DecisionRequest], contexts: list[Any]) -> Batch:
     """Decide for all of them in one call."""
-    explain = any(ask.explain for ask in requests)
-    contexts, options = [ask.context for ask in requests], [ask.options for ask in requests]
+    options, explain = [], False
+    for ask in requests:
+        options.append(ask.options)
+        explain = explain or ask.explain
     return model.propose(contexts, options, model.tolerance, explain)
 
 
 def _propose_alone(model: Model, ask: wire.DecisionRequest) -> None:
     try:
-        _propose(model, [ask])
+        _propose(model, [ask], [ask.context])
     except InvalidInput as error:
         raise wire.invalid_input(error, ask.field) from error
 
@@ -822,10 +821,9 @@ def _answers(model: Model, decisions: Batch, first: int) -> list[wire.IssuedDeci
     """Decisions that were just made, as they are answered."""
     actions, chances = decisions.actions, decisions.probabilities.tolist()
     listed = map(plain_action, actions) if isinstance(actions, list) else actions.tolist()
-    answers = [
-        wire.IssuedDecision(first + i, action, None if isnan(chance) else chance)
-        for i, (action, chance) in enumerate(zip(listed, chances, strict=True))
-    ]
+    answers = []
+    for number, (action, chance) in enumerate(zip(listed, chances, strict=True), first):
+        answers.append(wire.IssuedDecision(number, action, None if isnan(chance) else chance))
     if decisions.names is None or model.n_slots:
         return answers
     return [one._replace(name=made.name) for one, made in zip(answers, decisions, strict=True)]
@@ -857,12 +855,8 @@ def _explained(
     return answer
 
 
-def _owners(
-    planned: list[tuple[Work, Sequence[int]]], first: int
-) -> tuple[tuple[str, ...], bytes] | None:
-    """Which keys asked for the decisions from `first` on; None without keys."""
-    if planned[0][0].key is None:
-        return None
+def _owners(planned: list[tuple[Work, Sequence[int]]], first: int) -> tuple[tuple[str, ...], bytes]:
+    """Which keys asked for the decisions from `first` on."""
     names: dict[str, int] = {}
     places: dict[int, int] = {}
     for work, numbers in planned:

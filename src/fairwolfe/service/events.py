@@ -149,7 +149,10 @@ _TAGS = {kind: tag for tag, kind in _KINDS.items()}
 
 def encode(events: list[Event], wall: float) -> bytes:
     """A group of events as the payload of a row; wall: the time of day, for people only."""
-    return pack((wall, *[(_TAGS[type(event)], *_written(event)) for event in events]))
+    rows: list[Any] = [wall]
+    for event in events:
+        rows.append((_TAGS[type(event)], *_written(event)))
+    return pack(tuple(rows))
 
 
 def _written(event: Event) -> tuple[Any, ...]:

@@ -202,14 +202,14 @@ class Ring:
 
     def add(self, group: DecisionGroup) -> None:
         """Decisions were made."""
-        self.groups.append(group)
+        self._groups[0].append(group)
         self.issued = group.stop
         if group.owners is not None:
-            self.owned.update(group.owned(self.closed, group.stop))
+            self.owned.update(group.owned(self.closed, self.issued))
         for place, id, digest in group.requests:
             self.requests[id] = (group.first + place, digest)
         size = len(self._columns.marks)
-        if self.issued - self.first > size:
+        if self.issued - self.ended[-1] > size:
             self._grow(size)
 
     def _grow(self, size: int) -> None:

@@ -282,9 +282,12 @@ class Model:
         whether any of them will be explained.
         """
         given: Any = contexts
-        shapes = {one.shape if isinstance(one, np.ndarray) else None for one in contexts}
-        if len(shapes) == 1 and None not in shapes:
-            given = np.concatenate(contexts).reshape(len(contexts), *contexts[0].shape)
+        if len(contexts) == 1:
+            given = contexts[0][None] if isinstance(contexts[0], np.ndarray) else contexts
+        else:
+            shapes = {one.shape if isinstance(one, np.ndarray) else None for one in contexts}
+            if len(shapes) == 1 and None not in shapes:
+                given = np.concatenate(contexts).reshape(len(contexts), *contexts[0].shape)
         how: dict[str, Any] = {"explain": explain, "tolerance": tolerance}
         named = False
         if any(options):

@@ -371,7 +371,8 @@ class SQLiteStore:
                 raise _failed(error) from error
         self._last, self._starts = (seq, clock), known
         self._move_mark(seq, crc)
-        self._checkpoint()
+        if self._journal >= _CHECKPOINT:
+            self._checkpoint()
         return seq
 
     def _note_journal(self, base: Any, name: str, pages: int) -> int:
@@ -380,8 +381,6 @@ class SQLiteStore:
 
     def _checkpoint(self) -> None:
         """Move the journal into the file once it is long; without room for that, it grows."""
-        if self._journal < _CHECKPOINT:
-            return
         try:
             self._base.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.Error as error:
@@ -395,8 +394,10 @@ class SQLiteStore:
         older one only finds less.
         """
         assert self._mark is not None
-        with suppress(OSError):
+        try:
             os.pwrite(self._mark, Mark(self.token, seq, crc).to_bytes(), 0)
+        except OSError:
+            return
 
     def _crc_of(self, seq: int) -> int | None:
         """The check sum of a row; 0 for row 0, before the first, and None for one that is gone."""
