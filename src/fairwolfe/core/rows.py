@@ -242,10 +242,11 @@ _HEADERS = msgspec.msgpack.Decoder(_Header)
 def dump(rows: Rows, token: str, tags: bytes = b"") -> bytes:
     """Rows as bytes: a header, 16 bytes for each tag if there are any, and the columns."""
     extra = pack(tuple(rows.stored)) if isinstance(rows, PlainRows) else b""
-    shapes, columns = [], []
+    shapes: list[list[int]] = []
+    columns: list[bytes] = []
     for column in rows:
         if column.dtype != object:
-            shapes.append(column.shape[1:])
+            shapes.append(list(column.shape[1:]))
             columns.append(column.tobytes())
     kind, n = _KINDS.index(type(rows)), len(rows.head)
     header = msgspec.msgpack.encode(_Header(kind, token, n, bool(tags), shapes, len(extra)))

@@ -535,7 +535,8 @@ class SQLiteStore:
             raise _failed(error) from error
         except OSError as error:
             raise SyncFailed(f"{MARK} could not be synced: {error}") from error
-        self._checkpoint()
+        if self._journal >= _CHECKPOINT:
+            self._checkpoint()
 
     def snapshots(self, model: int) -> list[tuple[int, bytes | None]]:
         """(seq, state) of a model, newest first; None for one that is damaged."""
