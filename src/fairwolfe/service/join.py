@@ -303,10 +303,9 @@ class Ring:
         self._note(event.numbers)
 
     def apply(self, numbers: Any, stage: int) -> None:
-        """A stage of these decisions was learnt before its window ended."""
+        """A stage of these decisions was learnt with the feedback of the same row."""
         self._columns.marks[self.rows(numbers), stage] |= APPLIED
         self.applied[stage] += len(numbers)
-        self._note(numbers)
 
     def close(self, upto: int, stage: int) -> None:
         """The windows of a stage of all decisions below `upto` have ended; after the first they are
