@@ -8,7 +8,8 @@ process writes the log with the events, rows and snapshots of the service, 2,048
 of the log: each decision is made, its clicks arrive, the first window ends, and for one in ten it
 is reported that it came back. Then `fairwolfe serve` starts on this log. Its memory is that of the
 process, less that of one that starts on an empty log; requests are sent one after the other. Last
-another process reads the log and closes the second stage of the oldest decisions.
+another process reads the log and closes the second stage of the oldest decisions, in times of the
+processor.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def fill(folder: Path, decisions: int) -> dict[str, float]:
         events: list[Event] = [DecisionsMade(0, made.rows, ()), told(0, numbers, 0, clicks)]
         write(clock, events, [Span(0, first, stop)])
         write(clock + _FIRST, [Closed(0, first, stop)], [])
-        back = np.flatnonzero(rng.random(stop) < _RETURNS * n / stop)
+        back = np.unique(rng.integers(0, stop, int(_RETURNS * n)))
         fresh = back[~model.ring.joined(back).answered[:, 1]]
         write(clock + _FIRST, [told(0, fresh, 1, np.ones(len(fresh)))], [])
     found = {
@@ -121,15 +122,15 @@ def fill(folder: Path, decisions: int) -> dict[str, float]:
 def close(folder: Path, blocks: int) -> dict[str, float]:
     """Close the second stage of the oldest decisions: they are read back from the log."""
     store = SQLiteStore(folder / "state")
-    began = time.perf_counter()
+    began = time.process_time()
     model = recover(store).models[0]
-    recovered = time.perf_counter() - began
-    began = time.perf_counter()
+    recovered = time.process_time() - began
+    began = time.process_time()
     for _ in range(blocks):
         first = model.ring.first
         model.apply(Closed(0, first, min(first + _CLOSES, model.ring.closed), 1), 0, 0.0)
     count = model.ring.first
-    spent = time.perf_counter() - began
+    spent = time.process_time() - began
     store.close()
     return {"recovered": recovered, "closed": count, "microseconds": 1e6 * spent / count}
 
@@ -157,6 +158,11 @@ class Served:
         text = self.connection.getresponse().read()
         return text if path == "/metrics" else json.loads(text)
 
+    def processor(self) -> float:
+        """Seconds of the processor so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def memory(self) -> dict[str, float]:
         """Resident megabytes, now and at most so far."""
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
@@ -183,7 +189,8 @@ def serve(folder: Path) -> dict[str, Any]:
     """Start on the log, ask, report returns, take a snapshot, read the metrics."""
     rng, path = np.random.default_rng(1), "/v1/models/shop"
     served = Served(folder)
-    found: dict[str, Any] = {"start": served.seconds, "at start": served.memory()}
+    found: dict[str, Any] = {"start": served.seconds, "processor": served.processor()}
+    found["at start"] = served.memory()
     state = served.ask("GET", path)
     made = [
         served.ask("POST", f"{path}/decide", {"arms": rng.uniform(-0.4, 0.4, (4, 5)).tolist()})
@@ -250,11 +257,15 @@ def main() -> None:
         size_ = sum(file.stat().st_size for file in (folder / "state").iterdir())
         print(f"log {size_ / 1e9:.2f} GB, {size_ / n:.0f} bytes a decision")
         alone = Served(Path(empty))
-        base = alone.memory()["VmRSS"]
+        base, idle = alone.memory()["VmRSS"], alone.processor()
         alone.end()
         found = serve(folder)
         print(f"\n{found['state']}")
-        print(f"start in {found['start']:.1f} s (on an empty log {alone.seconds:.1f} s)")
+        print(
+            f"start in {found['start']:.1f} s (on an empty log {alone.seconds:.1f} s), of the ",
+            end="",
+        )
+        print(f"processor {found['processor']:.1f} s ({idle:.1f} s)")
         for when in ("at start", "after"):
             now, most = found[when]["VmRSS"], found[when]["VmHWM"]
             each = (now - base) * 2**20 / n

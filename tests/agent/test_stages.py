@@ -445,3 +445,44 @@ def test_a_log_has_the_decisions_of_which_all_stages_came(tmp_path: Any) -> None
     ]
     log = fw.offpolicy.Log.of(tmp_path / "log.jsonl")
     assert log.problem == PROBLEM
+
+
+@pytest.mark.filterwarnings("ignore:the reward 'margin'")
+def test_update_stage_learns_what_update_learns_and_keeps_nothing() -> None:
+    rng = np.random.default_rng(4)
+    agents = [fw.Agent(fw.FrankWolfe(PRICED["pure"], base()), PROBLEM, token="a") for _ in "ab"]
+    plain, lean = agents
+    rewards = rng.uniform(LOW, HIGH, (40, 3))
+    rewards[7, 1] = 9.0  # outside its range: counted
+    known = np.full((40, 3), np.nan)
+    contexts = rng.uniform(-0.5, 0.5, (40, 4, D))
+    made = [agent.act_many(contexts) for agent in agents]
+    for stage, numbers in ((1, range(10)), (0, range(20)), (1, range(10, 40)), (0, range(20, 40))):
+        for n in numbers:
+            told = {name: rewards[n, list(RANGES).index(name)] for name in STAGES[stage]}
+            plain.update(made[0][n], told)
+        rows = slice(numbers[0], numbers[-1] + 1)
+        known[rows, stage == OF] = rewards[rows, stage == OF]
+        lean.update_stage(made[1][rows], stage, known[rows])
+        assert not lean._known
+        assert lean.stats() == plain.stats()
+    assert lean.out_of_range == 1
+    assert lean.dump() == plain.dump()
+
+
+@pytest.mark.parametrize("bad", ["again", "unknown", "shape"])
+def test_update_stage_refuses_and_changes_nothing(bad: str) -> None:
+    agent = fw.Agent(fw.FrankWolfe(PRICED["pure"], base()), PROBLEM)
+    made = agent.act_many(np.full((3, 2, D), 0.2))
+    rewards = np.full((2, 3), 0.5)
+    agent.update_stage(made[:1], 0, rewards[:1])
+    before = agent.dump()
+    if bad == "unknown":
+        rewards[1, 2] = np.nan
+    stage = 0 if bad == "again" else 1
+    if bad == "shape":
+        rewards = rewards[:, 1:]
+    with pytest.raises(InvalidInput):
+        agent.update_stage(made[:2], stage, rewards)
+    assert agent.dump() == before
+    agent.update_stage(made[1:], 0, np.full((2, 3), 0.5))

@@ -1,6 +1,6 @@
 """Services that are broken on purpose: what a check finds in them it can find.
 
-python -m tests.service.broken early|twice-in-memory|hasty|tardy|unsnapped|unsynced CONFIG.toml
+python -m tests.service.broken early|twice-in-memory|hasty|leaky|unsnapped|unsynced CONFIG.toml
 """
 
 from __future__ import annotations
@@ -75,22 +75,22 @@ def hasty() -> None:
     join.Ring.due = due  # type: ignore[method-assign]
 
 
-def tardy() -> None:
-    """Takes what comes for a stage that is closed while the decision waits for another."""
-    honest = join.Merge.add
+def leaky() -> None:
+    """Forgets what came early for a later stage when the first window ends."""
+    honest = join.Ring.close
 
-    def tell(self: Any, number: int, cells: Any) -> str:
-        ended, self.ring.ended = self.ring.ended, [0] * len(self.ring.ended)
-        try:
-            return honest(self, number, cells)
-        finally:
-            self.ring.ended = ended
+    def close(self: Any, upto: int, stage: int) -> None:
+        start = self.ended[stage]
+        honest(self, upto, stage)
+        if stage < len(self.ended) - 1:
+            for rows in self._spans(start, upto):
+                self._columns.values[rows], self._columns.given[rows] = 0.0, False
 
-    join.Merge.add = tell  # type: ignore[method-assign,assignment]
+    join.Ring.close = close  # type: ignore[method-assign]
 
 
 WAYS = {
-    "tardy": tardy,
+    "leaky": leaky,
     "hasty": hasty,
     "unsynced": unsynced,
     "early": early,

@@ -303,7 +303,9 @@ def cells_of(said: dict[str, Any]) -> list[Any]:
 
 def parts_of(entry: dict[str, Any], told: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """An entry by what became of its rewards, where that differs by stage."""
-    lists = {name: set(told[name]) for name in ("late", "known", "conflict") if name in told}
+    lists: dict[str, set[str]] = {
+        name: set(told[name]) for name in ("late", "known", "conflict") if name in told
+    }
     if not lists:
         yield told["outcome"], entry
         return

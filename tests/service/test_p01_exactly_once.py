@@ -64,7 +64,7 @@ def test_a_disk_that_is_full_for_longer_than_a_window(small_disk: Path) -> None:
         ("early", ["kill"] * 3, "acknowledged|unknown|is now|and not"),
         ("twice-in-memory", [], "average .* and not"),
         ("hasty", [], "could have been reported"),
-        ("tardy", ["wait", "kill"], "average clicks of staged .* and not"),
+        ("leaky", ["wait"], "minutes.* acknowledged as joined and is lost"),
     ],
 )
 def test_the_checker_finds_what_is_broken(

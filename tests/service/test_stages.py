@@ -20,6 +20,8 @@ from fairwolfe.service.recovery import recover, replay
 from fairwolfe.service.store import FILE, SQLiteStore
 from fairwolfe.service.wire import Refused, decide_reply, decision_view
 from tests.service.inside import Inside, MemoryStore
+from tests.service.servers import Server, wait_for
+from tests.service.test_log_command import run, table
 
 SHORT, LONG = 10.0, 100.0
 SHOP = """
@@ -453,3 +455,92 @@ def test_events_of_one_stage_are_written_without_it() -> None:
         assert len(short) < len(long)
         for data, one in ((short, event), (long, staged)):
             assert decode(data)[0][-1] == one[-1]
+
+
+# --- what is told of a model, and its log -------------------------------------------------------
+
+
+def test_a_server_with_stages_tells_of_each(tmp_path: Path) -> None:
+    short = text().replace('"10 s"', '"0.4 s"').replace('"100 s"', '"2 s"')
+    path, rng = "/v1/models/shop", np.random.default_rng(0)
+    with Server(tmp_path, short) as server:
+        for _ in range(6):
+            asks = [{"arms": arms(rng)} for _ in range(100)]
+            made = server.post(f"{path}/decide_many", {"requests": asks})
+            assert [one["closes_in"] for one in made[0]["stages"]] == [0.4, 2.0]
+            entries = [
+                {"id": one["id"], "rewards": {name: int(rng.integers(2))}}
+                for one in made
+                for name in NAMES
+                if rng.random() < 0.8
+            ]
+            replies = server.post(f"{path}/feedback", entries)
+            assert {one["outcome"] for one in replies} <= {"joined"}
+        id = made[0]["id"]
+        wait_for(lambda: server.get(path)["stages"][0]["open"] == 0)
+        waiting = server.get(path)
+        assert waiting["stages"][1]["open"] == waiting["open"] == 600
+        lines = server.get("/metrics").decode().splitlines()
+        assert 'fairwolfe_open{model="shop",stage="clicks,margin"} 0.0' in lines
+        assert 'fairwolfe_open{model="shop",stage="returned"} 600.0' in lines
+        assert 'fairwolfe_later{model="shop"} 600.0' in lines
+        told = server.post(f"{path}/feedback", {"id": id, "rewards": {"clicks": 0, "returned": 1}})
+        assert told[0]["late"] == ["clicks"]
+        server.kill()
+        server.start()
+        wait_for(lambda: server.get(path)["open"] == 0)
+        end = server.get(path)
+        assert [one["window"] for one in end["stages"]] == [0.4, 2.0]
+        assert [one["t"] for one in end["stages"]] == [600, 600]
+        assert (end["t"], end["window"]) == (600, 2.0)
+        assert server.get(f"{path}/decisions/{id}")["stages"][1]["state"] == "joined"
+        assert server.get(f"{path}/live")["t"] == 600
+        assert b"clicks, margin: joined" in server.get("/")
+        server.post(f"{path}/decide_many", {"requests": asks})  # what it sees since its start
+        what = {"objectives": ["Linear({'margin': 1.0})"]}
+        asked = server.request("POST", f"{path}/what-if", what).body
+        wait_for(lambda: server.get(f"{path}/what-if/{asked['id']}")["state"] == "done", 120.0)
+        assert server.stop() == 0
+    state = tmp_path / "state"
+    for words in (("verify", state, "--fold"), ("replay", state)):
+        assert run(*words).exit_code == 0
+
+
+@pytest.mark.parametrize("missing", ["zero", "skip"])
+def test_an_export_has_decisions_of_which_all_stages_came(missing: str, tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "state")
+    head = f"[models.shop]\nmissing = '{missing}'"
+    audited = text(missing).replace(
+        f'[models.shop]\nmissing = "{missing}"', f"{head}\naudit = true"
+    )
+    service = Inside(audited, store)
+    model, rng = service.model("shop"), np.random.default_rng(2)
+    for _ in range(40):
+        service.decide("shop", arms=arms(rng))
+    for number in range(30):
+        service.tell("shop", entry(service, number, clicks=1.0, margin=float(number % 3)))
+    service.advance(SHORT)
+    for number in range(20, 40):
+        service.tell("shop", entry(service, number, returned=float(number % 2)))
+    service.core.snapshot()
+    store.close()
+    assert run("export", tmp_path / "state", tmp_path / "early.jsonl").exit_code == 0
+    assert len(table(tmp_path / "early.jsonl")[1]) == 0  # none has ended
+    store = SQLiteStore(tmp_path / "state")
+    service = Inside(audited, store)
+    service.advance(LONG)
+    model = service.model("shop")
+    store.close()
+    assert run("export", tmp_path / "state", tmp_path / "log.jsonl").exit_code == 0
+    _, rows = table(tmp_path / "log.jsonl")
+    assert [row["number"] for row in rows] == list(
+        range(40) if missing == "zero" else range(20, 30)
+    )
+    for row in rows:
+        n = row["number"]
+        earned = [row[f"reward.{name}"] for name in NAMES]
+        assert earned == [float(n < 30), float(n % 3) * (n < 30), float(n % 2) * (n >= 20)]
+    log = fw.offpolicy.Log.of(tmp_path / "log.jsonl")
+    assert log.problem.stages == STAGES
+    assert f"{len(rows)} decisions" in repr(log)
+    assert not model.stopped

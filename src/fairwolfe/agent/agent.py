@@ -41,7 +41,7 @@ from fairwolfe.core.feedback import (
     stage_answers,
 )
 from fairwolfe.core.interrupts import uninterrupted
-from fairwolfe.core.kinds import Answer, Answers, Stack, finite_number
+from fairwolfe.core.kinds import Answer, Answers, Rewards, Stack, finite_number
 from fairwolfe.core.problem import Problem, is_whole, whole_number
 from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import FairwolfeError, InvalidInput, NumericalFailure
@@ -502,8 +502,12 @@ class Agent(AgentFile):
                     f"rewards of {at} decisions have shape {rewards.shape}, or hold numbers of "
                     f"stage {stage} that are not finite"
                 )
-            far = (own < problem.low[first:stop]) | (own > problem.high[first:stop])
-            self._apply(entries, pieces, int(far.any(axis=1).sum()), keep=False)
+            low, high = problem.low[first:stop], problem.high[first:stop]
+            far = ((own < low) | (own > high)).any(axis=1)
+            outside, words = Rewards(problem.stage_names[stage], low, high).outside_any(far, own)
+            if outside:
+                self._warn_outside(words)
+            self._apply(entries, pieces, outside, keep=False)
 
     def _learn(self, read: Callable[..., _Checked], *given: Any) -> None:
         """Check answers by `read` and apply them. Policies that learn in Python, where an interrupt
@@ -847,6 +851,12 @@ class Agent(AgentFile):
                 return running.value
             return self._bound.relaxed().value(np.array(running.average))
 
+    @property
+    def drift(self) -> float:
+        """How far the regression's kept inverse was off when it was last recomputed."""
+        with self.held() as running:
+            return float(running.drift())
+
     def exposures_by_group(self) -> dict[str, dict[str, float]]:
         """Attribute -> group -> exposure a decision, for the attributes by which f makes groups:
         the sum over the items of a group, over the time in which it had any.
@@ -893,7 +903,7 @@ class Agent(AgentFile):
                 "out_of_range": self._out_of_range,
                 "features_over_norm": self._over_norm,
                 "value": None if self._bound is None else self.value,
-                "drift": running.drift(),
+                "drift": self.drift,
                 **({"groups": groups} if (groups := self.exposures_by_group()) else {}),
                 **running.counts(),
                 **({} if self._log is None else self._log.counts()),

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from fairwolfe.core.decision import Batch, Decision
 from fairwolfe.errors import IncompatibleState, InvalidInput
 
-_FULL = 0xFF
+_FULL, _FULL_BYTE = 0xFF, b"\xff"
+_BLOCK = 4096  # bytes: to drop fewer of many would cost a copy of the others too often
 _MOST_OPEN = 2**33  # decisions, which take a gigabyte of bits
 _LONGEST = 64  # characters of a token
 
@@ -66,7 +67,8 @@ class Ledger:
     """Numbers the decisions of one agent and remembers which were answered.
 
     An answer costs one bit, and none below the watermark: leading bytes that are full are dropped,
-    so that memory does not grow while feedback comes. Where answers come in stages, each has a bit.
+    some at a time, so that memory does not grow while feedback comes. Where answers come in stages,
+    each has a bit.
 
     The token in an id identifies the agent. A loaded ledger continues with its own token, so
     that its decisions are not mistaken for those of another process that read the same file; under
@@ -134,7 +136,10 @@ class Ledger:
         skip = 8 * dropped - first * self.stages
         marks[:skip] = True
         marks[skip : skip + known.size] = known[: marks.size - skip]
-        return int((~marks.reshape(-1, self.stages).all(axis=1)).sum())
+        done = marks[:: self.stages]
+        for stage in range(1, self.stages):
+            done = done & marks[stage :: self.stages]
+        return done.size - int(np.count_nonzero(done))
 
     @property
     def oldest_open(self) -> int | None:
@@ -266,7 +271,7 @@ class Ledger:
         else:
             whole = int.from_bytes(bits[start:end], "little") | marks
             bits[start:end] = whole.to_bytes(end - start, "little")
-        if start == 0:
+        if start // _BLOCK != end // _BLOCK or (start == 0 and len(bits) < _BLOCK):
             self._drop()
 
     def waiting(self, number: int) -> list[int]:
@@ -288,11 +293,9 @@ class Ledger:
     def _drop(self) -> None:
         """Drop the leading bytes that are full."""
         dropped, bits = self.kept
-        full = 0
-        while full < len(bits) and bits[full] == _FULL:
-            full += 1
-        if full:
-            self.kept = (dropped + full, bits[full:])
+        left = bits.lstrip(_FULL_BYTE)
+        if len(left) < len(bits):
+            self.kept = (dropped + len(bits) - len(left), left)
 
     def copy(self) -> Ledger:
         """A copy with the same token."""
@@ -319,6 +322,7 @@ class Ledger:
         counts: dict[str, Any] = {"answered": self.answered, "expired": self.expired}
         if self.stages == 1:
             counts = {name: count[0] for name, count in counts.items()}
+        self._drop()  # equal ledgers are equal bytes
         numbers = (
             {name: getattr(self, name) for name in names}
             | counts

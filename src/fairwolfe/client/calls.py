@@ -20,7 +20,8 @@ T = TypeVar("T")
 class Decided(NamedTuple):
     """A decision of the service: an arm, or the keys of items, best slot first.
 
-    closes_in: seconds from the decision on in which feedback counts; name: of the arm, if any
+    closes_in: seconds from the decision on in which feedback counts; name: of the arm, if any;
+    stages: rewards and closes_in of each stage, where rewards arrive in several
     """
 
     model: str
@@ -31,6 +32,7 @@ class Decided(NamedTuple):
     closes_in: float
     explanation: list[dict[str, Any]] | None
     name: str | None = None
+    stages: list[dict[str, Any]] | None = None
 
 
 class Call(NamedTuple, Generic[T]):
@@ -360,4 +362,5 @@ def _decided(model: str, answer: Mapping[str, Any]) -> Decided:
         answer["closes_in"],
         answer.get("explanation"),
         answer.get("name"),
+        answer.get("stages"),
     )

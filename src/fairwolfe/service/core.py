@@ -552,9 +552,8 @@ class Core:
                     elif model.setup.apply == "arrival" and _complete(model, merge, number, stage):
                         merge.state(number).marks[stage] |= APPLIED
                         applied[stage].append(number)
-                    named = sorted({reward for _, reward, _ in cells.numbers})
-                    found.append((outcome, [model.rewards[reward] for reward in named]))
-                outcomes.append(told(found))
+                    found.append((outcome, cells))
+                outcomes.append(told(found, model.rewards))
             answers.append((work, outcomes))
         if merge.empty:
             for name, count in merge.counts.items():

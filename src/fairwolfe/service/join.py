@@ -52,18 +52,22 @@ class Told(NamedTuple):
 _RANKED: tuple[Outcome, ...] = ("joined", "conflict", "late", "known")
 
 
-def told(parts: Sequence[tuple[Outcome, list[str]]]) -> Told:
-    """An entry by its stages: the outcome of each, and the rewards that it names. All together are
-    joined where anything is.
+def told(parts: Sequence[tuple[Outcome, Cells]], names: Sequence[str]) -> Told:
+    """An entry by the outcome of each of its stages: it is joined where any of them is. names: of
+    the rewards.
 
-    >>> told([("late", ["clicks"]), ("joined", ["returned"])])
+    >>> clicks, returned = Cells((), [(0, 0, 1.0)], False), Cells((), [(0, 1, 1.0)], False, 1)
+    >>> told([("late", clicks), ("joined", returned)], ("clicks", "returned"))
     Told(outcome='joined', rewards={'late': ['clicks']})
     """
+    if len(parts) == 1:
+        return Told(parts[0][0])
     found: dict[str, list[str]] = {}
-    for outcome, names in parts:
-        found.setdefault(outcome, []).extend(names)
+    for outcome, cells in parts:
+        said = sorted({reward for _, reward, _ in cells.numbers})
+        found.setdefault(outcome, []).extend(names[reward] for reward in said)
     first = next(outcome for outcome in _RANKED if outcome in found)
-    named = {one: names for one, names in found.items() if one != "joined"}
+    named = {one: said for one, said in found.items() if one != "joined"}
     return Told(first, named if len(found) > 1 else {})
 
 
@@ -299,10 +303,9 @@ class Ring:
         self._note(event.numbers)
 
     def apply(self, numbers: Any, stage: int) -> None:
-        """A stage of these decisions was learnt before its window ended."""
+        """A stage of these decisions was learnt with the feedback of the same row."""
         self._columns.marks[self.rows(numbers), stage] |= APPLIED
         self.applied[stage] += len(numbers)
-        self._note(numbers)
 
     def close(self, upto: int, stage: int) -> None:
         """The windows of a stage of all decisions below `upto` have ended; after the first they are

@@ -437,7 +437,9 @@ class _Examination:
 
 def _near(one: Model, other: Model) -> bool:
     """Whether two states differ in rounding only."""
-    plain = [(m.counts, m.version, m.early, m.ring.dump()) for m in (one, other)]
+    plain = [
+        (m.counts, m.joined, m.expired, m.version, m.early, m.ring.dump()) for m in (one, other)
+    ]
     if plain[0] != plain[1] or one.agent is None or other.agent is None:
         return False
     text, arrays = read_from(BytesIO(one.agent.dump()), one.name)

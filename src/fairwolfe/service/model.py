@@ -405,8 +405,13 @@ class Model:
 
     @property
     def t(self) -> int:
-        """How many decisions have been learnt from."""
+        """How many decisions have been learnt from: in the stage in which they are the fewest."""
         return 0 if self.agent is None else self.agent.t
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was learnt, in any stage."""
+        return any(one["t"] for one in self.by_stage())
 
     @property
     def version(self) -> int:

@@ -107,7 +107,8 @@ ENTRIES = {
         "reply names an arm, or the items of a ranking, best slot first, with the probability of "
         "the choice. It is in the log before it is answered. `candidates`, `blocked` and `pinned` "
         "restrict the choice; `explain` says why it was made; with the same `request_id` the same "
-        "decision comes back, so that a request can be repeated.",
+        "decision comes back, so that a request can be repeated. `closes_in` is of the last stage, "
+        "where rewards arrive in `stages`.",
         {"arms": [[0.6, 0.1], [0.2, 0.5]], "request_id": "visit-81"},
         {"id": _ID, "closes_in": 600.0, "probability": 0.5, "arm": 0},
     ),
@@ -128,14 +129,17 @@ ENTRIES = {
         "One entry or a list of up to 1,000. Rewards may come in parts until the window of the "
         "decision closes; `final` closes it now. For rankings: `exposed` and `clicked` list items, "
         "`rewards` has numbers by item. The outcome of an entry is joined, known (told before), "
-        "late, unknown or conflict; sending it again is safe.",
+        "late, unknown or conflict; sending it again is safe. Where rewards arrive in stages, each "
+        "has its own window: an entry is joined if any of its stages is, and `late`, `known` and "
+        "`conflict` list the rewards of the others.",
         [{"id": _ID, "rewards": {"clicks": 1, "cost": 0.01}}],
         [{"id": _ID, "outcome": "joined"}],
     ),
     f"GET {_M}/decisions/{{id}}": Entry(
         "Decisions",
         "Read a decision",
-        "A recent decision, its state (open, joined or expired), and what has come for it.",
+        "A recent decision, its state (open, joined or expired), and what has come for it; with "
+        "the state of each stage, where rewards arrive in several.",
         None,
         {
             "id": _ID,
@@ -300,7 +304,8 @@ ENTRIES = {
         "Numbers",
         "Read a model",
         "Its numbers, objective and settings. `decisions = joined + expired + open`, always; `t` "
-        "is how many were learnt from.",
+        "is how many were learnt from. Where rewards arrive in stages, `stages` has the same of "
+        "each, and these are of the last.",
         None,
         _ROUTER,
     ),

@@ -115,8 +115,14 @@ _GAUGES: dict[str, tuple[str, Callable[[Model], float | None]]] = {
     "value": ("f of the average", lambda model: model.value),
     "t": ("Decisions learnt from", lambda model: model.t),
     "stopped": ("Whether the model is stopped", lambda model: float(bool(model.stopped))),
-    "out_of_range": ("Rewards out of their range", lambda model: _stat(model, "out_of_range")),
-    "drift": ("Of the kept inverse, at its last refresh", lambda model: _stat(model, "drift")),
+    "out_of_range": (
+        "Rewards out of their range",
+        lambda model: None if model.agent is None else model.agent.out_of_range,
+    ),
+    "drift": (
+        "Of the kept inverse, at its last refresh",
+        lambda model: None if model.agent is None else model.agent.drift,
+    ),
 }
 
 
@@ -130,10 +136,6 @@ def largest_groups(groups: dict[str, float]) -> dict[str, float]:
     ordered = sorted(groups.items(), key=lambda group: -group[1])
     rest = ordered[_GROUPS:]
     return dict(ordered[:_GROUPS]) | ({"": sum(x for _, x in rest)} if rest else {})
-
-
-def _stat(model: Model, name: str) -> Any:
-    return None if model.agent is None else model.agent.stats()[name]
 
 
 class _Collector:

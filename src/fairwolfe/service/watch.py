@@ -83,7 +83,7 @@ def live_of(model: Model) -> dict[str, Any]:
     f or of items another one: not on the thread that serves.
     """
     agent = model.agent
-    if agent is None or model.t == 0:
+    if agent is None or not model.begun:
         return {"t": 0, "sentence": "Nothing has been learnt yet."}
     try:
         live = agent.live()
@@ -101,7 +101,7 @@ def constraints_view(model: Model) -> list[dict[str, Any]]:
     told = []
     for one in constraints_of(model.agent):
         known = {name: getattr(one, name, None) for name in names}
-        unknown = model.t == 0 or (known["average"] is not None and math.isnan(known["average"]))
+        unknown = not model.begun or (known["average"] is not None and math.isnan(known["average"]))
         nothing = dict.fromkeys(("average", "slack")) if unknown else {}
         if getattr(one, "per", ""):
             known |= {"per": one.per, "kept_by_vanishing": one.kept_by_vanishing}
