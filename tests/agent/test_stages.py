@@ -425,6 +425,20 @@ def test_expiry_by_age_is_of_all_that_is_waited_for() -> None:
     assert [one["expired"] for one in again.stats()["stages"]] == [1, 1]
 
 
+def test_decisions_from_beyond_the_file_are_answered_stage_by_stage() -> None:
+    agent = fw.Agent(fw.FrankWolfe(Linear(tuple(WEIGHTS)), base()), PROBLEM)
+    data = agent.dump()
+    decisions = [agent.act(np.eye(D)) for _ in range(2)]
+    again = fw.Agent.restore(data)
+    for decision, stages in zip(decisions, ((0, 1), (1, 0)), strict=True):
+        for s in stages:
+            reward = dict.fromkeys(STAGES[s], 0.5)
+            again.update(decision, reward)
+            with pytest.raises(InvalidInput, match="given already"):
+                again.update(decision, reward)
+    assert again._running.answered == (2, 2)
+
+
 def test_a_log_has_the_decisions_of_which_all_stages_came(tmp_path: Any) -> None:
     agent = fw.Agent(fw.FrankWolfe(Linear(tuple(WEIGHTS)), SquareCB(gamma0=10.0)), PROBLEM)
     agent.log(tmp_path / "log.jsonl")

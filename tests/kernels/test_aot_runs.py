@@ -140,16 +140,20 @@ class Rows:
         seen: Any = (rng.random((m, 3)) < 0.6) * 1.0
         return seen, seen[:, :, None] * (rng.random((m, 3, 1)) < 0.5)
 
+    def observed(self, *answers: Any) -> Any:
+        """Answers as they are learnt."""
+        return answers[0] if self.arms else Shown(*answers)
+
     def certified(self, rows: Any, *answers: Any) -> None:
         """All rows, with the certificates that are due."""
-        self.run.learn(rows, answers[0] if self.arms else Shown(*answers))
+        self.run.learn(rows, self.observed(*answers))
 
     def learn(self, rows: Any, *answers: Any) -> None:
         """All rows, without the certificates that are due between them."""
         run = self.run
         done = 0
         while done < len(rows.head):
-            done = run.engine.learn(rows, *answers, done) // 2
+            done = run.engine.learn(rows, self.observed(*answers), done) // 2
             assert done >= 0
 
 
@@ -253,7 +257,7 @@ def test_threads_without_a_lock_are_refused_or_served_whole(kind: str) -> None:
                 refused[seed] += 1
                 continue
             try:
-                code = run.engine.learn(made, *rows.answers(rng, 20))
+                code = run.engine.learn(made, rows.observed(*rows.answers(rng, 20)))
                 served[seed] += code // 2
             except InvalidInput:
                 refused[seed] += 1
@@ -282,7 +286,7 @@ def calls_of(rows: Rows, game: Any) -> dict[str, Callable[[], Any]]:
     return {
         "decide": lambda: rows.decide(rng, 1),
         "propose": lambda: rows.decide(rng, 1, propose=True),
-        "learn": lambda: engine.learn(made, *answers),
+        "learn": lambda: engine.learn(made, rows.observed(*answers)),
         "withdraw": lambda: engine.withdraw(made),
         "open_rows": lambda: engine.open_rows(made),
         "study": lambda: engine.study(made, *answers),

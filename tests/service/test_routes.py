@@ -163,10 +163,10 @@ def test_a_policy_that_fails_does_not_spoil_other_models(monkeypatch: pytest.Mon
     service = Inside(config("10 s").replace("[models.front]", ARMS_AGAIN + "[models.front]"))
     propose = core._propose
 
-    def broken(model: Any, asks: Any) -> Any:
+    def broken(model: Any, asks: Any, contexts: Any) -> Any:
         if model.name == "again":
             raise ZeroDivisionError
-        return propose(model, asks)
+        return propose(model, asks, contexts)
 
     monkeypatch.setattr(core, "_propose", broken)
     good, bad = service.together(service.ask("router", arms=ARMS), service.ask("again", arms=ARMS))

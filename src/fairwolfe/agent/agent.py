@@ -10,11 +10,13 @@ from itertools import takewhile
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairwolfe.agent.file import KEY, AgentFile
 from fairwolfe.agent.inputs import (
     Names,
     Options,
+    Undo,
     context_options,
     contexts_with_options,
     logger,
@@ -38,7 +40,8 @@ from fairwolfe.core.feedback import (
     StageAnswer,
     as_column,
     one_for_each,
-    stage_answers,
+    row_of,
+    stages_in,
 )
 from fairwolfe.core.interrupts import uninterrupted
 from fairwolfe.core.kinds import Answer, Answers, Rewards, Stack, finite_number
@@ -56,6 +59,7 @@ _DRIFT_CHECK = 1024  # answers between two checks of the drift
 _MOST_NODES = 2**32 - 1
 
 Pieces = list[tuple[Batch, Any]]  # decisions with what was observed after each
+Known = dict[int, NDArray[np.float64]]  # what is known of decisions that wait, by number
 
 
 class Agent(AgentFile):
@@ -165,7 +169,9 @@ class Agent(AgentFile):
             id or key, by number or name. The action has the number in the whole context
         pinned: for rankings, slot (0 is the best) -> id or key of the item that it must show
         """
-        options = context_options(candidates, blocked, pinned)
+        options: Options = {}
+        if candidates is not None or pinned is not None or type(blocked) is not tuple or blocked:
+            options = context_options(candidates, blocked, pinned)
         made: list[Batch] = []
         try:
             with self._lock:
@@ -182,9 +188,8 @@ class Agent(AgentFile):
 
     def _act_one(self, context: Any, given: Any, called: Names, made: list[Batch]) -> None:
         """Decide for a checked context and issue the decision, which is added to `made`."""
-        batch = self.batch(self._decide(given))
-        if called is not None:
-            batch.names = (called.all,)
+        names = None if called is None else (called.all,)
+        batch = Batch(self._decide(given), self._ledger.token, self._key, None, names)
         if self._log is not None:
             self._remember(self._log, context, given, called)
         self._issue(batch, made)
@@ -195,7 +200,7 @@ class Agent(AgentFile):
         A state that has become useless is rebuilt, not silently, and asked once more.
         """
         ledger, running = self._ledger, self._running
-        if ledger.t >= self._check_at:
+        if ledger.answered[0] >= self._check_at:
             self._warn_of_drift()
         decide = running.decide_stack if type(given) is Stack else running.decide
         self._draws.number = first = ledger.issued
@@ -361,7 +366,7 @@ class Agent(AgentFile):
             self._expire_old()
 
     def _open(self, batch: Batch, made: list[Batch]) -> None:
-        self._undo = partial(self._rollback_open, batch)
+        self._undo = self._rollback_open, (batch,)
         try:
             self._running.open_rows(batch.rows)
         except Exception:  # it raised, and nothing has changed
@@ -414,38 +419,58 @@ class Agent(AgentFile):
         left out.
 
         Where rewards arrive in stages (`Problem.arms(..., stages=)`), a mapping answers the stages
-        that it names, each whole and once, in any order.
+        that it names, each whole and once, in any order. The exposures of a ranking belong to the
+        first stage: a later one that comes before it is kept, and learnt with it.
 
         Rewards outside their declared range are learnt as they are, counted and warned of once.
         """
-        options = _feedback_options(exposed, clicked, missing)
+        options: Options = {}
+        if exposed is not None or clicked is not None or missing is not None:
+            options = _feedback_options(exposed, clicked, missing)
         self._learn(self._read_one, decision, reward, options)
 
     def _read_one(self, decision: Decision, reward: Any, options: Options) -> _Checked:
         """One answer, checked, with its entry; see `_read_all`."""
         ledger = self._ledger
-        entry, batch, action = ledger.waiting_entry(decision), decision.batch, decision.action
-        self._verify(batch)
-        answer = self._kind.read_feedback(action, reward, **options, **self._shown_names(action))
+        staged = ledger.stages > 1
+        entry = ledger.waiting_entry(decision) if staged else ledger.entry(decision)
+        batch, action = decision.batch, decision.action
+        if batch.key is not self._key:
+            self._verify(batch)
+        if self._called is not None:
+            options |= self._shown_names(action)
+        answer = self._running.kind.read_feedback(action, reward, **options)
         entries, pieces = [entry], [(batch, as_column(answer.observation))]
-        if ledger.stages > 1:
-            parts = self._parts(decision, answer.reward, {})
+        known: Known = {}
+        if staged:
+            parts = self._parts(decision, answer.observation, known)
             entries = [ledger.entry(decision, part.stage) for part in parts]
             pieces = [(batch, part) for part in parts]
         if answer.outside:  # before anything is written: a warning may have become an error
             self._warn_outside(answer.outside)
-        return entries, pieces, int(answer.outside != "")
+        return entries, pieces, int(answer.outside != ""), known
 
-    def _parts(
-        self, decision: Decision, reward: Vector, known: dict[int, Vector]
-    ) -> list[StageAnswer]:
-        """The stages that a reward answers, NaN elsewhere; known: of decisions given before it."""
-        number, before = decision.number, None
-        if self._ledger.issued_here(decision):  # others may have the same number
+    def _parts(self, decision: Decision, observation: Any, known: Known) -> list[StageAnswer]:
+        """The stages that can be learnt with an observation, NaN for what it does not answer;
+        known: what is known of each decision then, by number.
+        """
+        ledger, number, before = self._ledger, decision.number, None
+        here = ledger.issued_here(decision)  # others may have the same number
+        if here:
             before = known.get(number, self._known.get(number))
-        parts = stage_answers(self.problem.stage_starts, reward, before)
-        known[number] = parts[-1].rewards[0]
-        return parts
+        staged = self._kind.stages(decision.action, self._kind.table(observation), before)
+        for stage in staged.given:
+            ledger.entry(decision, stage)
+        if staged.again:
+            ledger.refuse_again(decision, staged.again[0])
+        if here:
+            known[number] = staged.known
+        elif len(staged.learnt) < len(staged.given):
+            raise InvalidInput(
+                f"decision {decision.id!r} was made after the file that this agent was loaded "
+                "from, and nothing is kept for it: give a later stage together with the first"
+            )
+        return staged.learnt
 
     def read_feedback(
         self,
@@ -507,31 +532,31 @@ class Agent(AgentFile):
             outside, words = Rewards(problem.stage_names[stage], low, high).outside_any(far, own)
             if outside:
                 self._warn_outside(words)
-            self._apply(entries, pieces, outside, keep=False)
+            self._apply(entries, pieces, outside, {})
 
     def _learn(self, read: Callable[..., _Checked], *given: Any) -> None:
         """Check answers by `read` and apply them. Policies that learn in Python, where an interrupt
         could come between two lines, do so in a separate thread, which takes the lock itself.
         """
-
-        def work() -> None:  # of one stage: others are learnt by one call
-            with self._lock:
-                self._recover()
-                entries = [one for batch, _ in pieces for one in self._ledger.entries(batch)]
-                self._apply(entries, pieces, outside)
-
         try:
             with self._lock:
                 self._recover()
-                entries, pieces, outside = read(*given)
+                entries, pieces, outside, known = read(*given)
                 if self._running.atomic or not entries:
-                    self._apply(entries, pieces, outside)
+                    self._apply(entries, pieces, outside, known)
                     return
-            uninterrupted(work)
+            uninterrupted(partial(self._apply_pieces, pieces, outside))
         except FairwolfeError:
             with self._lock:
                 self._refused += 1
             raise
+
+    def _apply_pieces(self, pieces: Pieces, outside: int) -> None:
+        """Apply answers of one stage: those of several are learnt by one call."""
+        with self._lock:
+            self._recover()
+            entries = [one for batch, _ in pieces for one in self._ledger.entries(batch)]
+            self._apply(entries, pieces, outside, {})
 
     def _read_all(self, decisions: Any, rewards: Any, options: Options) -> _Checked:
         """Answers, checked: the entries of the decisions, batches with what was observed after
@@ -542,7 +567,7 @@ class Agent(AgentFile):
         pieces: Pieces = []
         entries: list[Entry] = []
         outside, start = 0, 0
-        known: dict[int, Vector] = {}
+        known: Known = {}
         for batch in batches:
             if self._ledger.stages == 1:
                 entries += self._ledger.entries(batch, start)
@@ -561,13 +586,13 @@ class Agent(AgentFile):
             raise InvalidInput(
                 f"answer {place}: decision {again!r} is given twice; its feedback counts once"
             )
-        return entries, pieces, outside
+        return entries, pieces, outside, known
 
     def _add_stages(
-        self, batch: Batch, rewards: Any, known: dict[int, Vector], pieces: Pieces, start: int
+        self, batch: Batch, observation: Any, known: Known, pieces: Pieces, start: int
     ) -> list[Entry]:
-        """Add the stages that rewards (decisions, n) answer to the pieces, decision by decision,
-        and give their entries; decisions in a row that answer the same stage are one piece.
+        """Add the stages that an observation answers to the pieces, decision by decision, and give
+        their entries; decisions in a row that answer the same stage are one piece.
         """
         entries: list[Entry] = []
         alike: list[tuple[int, StageAnswer]] = []
@@ -575,14 +600,14 @@ class Agent(AgentFile):
         def end() -> None:
             if alike:
                 first, last = alike[0][0], alike[-1][0]
-                table = np.concatenate([part.rewards for _, part in alike])
+                table = np.concatenate([part.known for _, part in alike])
                 stage = alike[0][1].stage
                 pieces.append((batch[first : last + 1], StageAnswer(stage, table)))
                 alike.clear()
 
         for i, decision in enumerate(batch):
             try:
-                parts = self._parts(decision, rewards[i], known)
+                parts = self._parts(decision, row_of(observation, i), known)
                 entries += [self._ledger.entry(decision, part.stage) for part in parts]
             except InvalidInput as error:
                 raise InvalidInput(f"answer {start + i}: {error}") from error
@@ -626,30 +651,30 @@ class Agent(AgentFile):
                 self._recover()
                 raise
 
-    def _apply(self, entries: list[Entry], pieces: Pieces, outside: int, keep: bool = True) -> None:
-        """Learn answers that were checked; all of them or none. Under the lock. keep: what is known
-        of a decision until its other stages come.
-        """
+    def _apply(self, entries: list[Entry], pieces: Pieces, outside: int, known: Known) -> None:
+        """Learn answers that were checked; all of them or none. Under the lock."""
         if not entries:
+            self._out_of_range += outside
+            self._known.update(known)  # of stages that wait for the first
             return
         ledger, running, log = self._ledger, self._running, self._log
         if log is not None:
             for batch, observation in pieces:
                 staged = isinstance(observation, StageAnswer)
-                log.stage(ledger.token, batch, observation.rewards if staged else observation)
+                log.stage(ledger.token, batch, observation.observation if staged else observation)
         # One answer is applied by one call, which shows in `t`, and is finished after an interrupt.
-        seen = self._out_of_range + outside
-        answered = ledger.more(ledger.answered, entries)
-        known = _known_after(pieces, entries) if keep else {}
-        finish = partial(self._finish, sum(running.answered), entries, answered, seen, known)
-        self._undo = finish if len(entries) == 1 else self._rollback_to_here()
+        after = entries, ledger.more(ledger.answered, entries), self._out_of_range + outside, known
+        if len(entries) == 1:
+            self._undo = self._finish_learnt, after
+        else:
+            self._undo = self._rollback_to_here()
         try:
-            beyond = [i for i, (_, token) in enumerate(entries) if token is not None]
-            if beyond:
-                pieces = _counted(pieces, beyond)
+            if ledger.earlier:
+                beyond = [i for i, (_, token) in enumerate(entries) if token is not None]
+                pieces = _counted(pieces, beyond) if beyond else pieces
             for batch, observation in pieces:
                 running.learn(batch.rows, observation)
-            finish()
+            self._finish(*after)
             self._undo = None
             if log is not None:
                 log.settle(ledger, self._mark(), self._header)
@@ -658,33 +683,28 @@ class Agent(AgentFile):
             raise
 
     def _finish(
-        self,
-        t: int,
-        entries: list[Entry],
-        answered: tuple[int, ...],
-        outside: int,
-        known: dict[int, Vector],
+        self, entries: list[Entry], answered: tuple[int, ...], outside: int, known: Known
     ) -> None:
-        """Note that answers were applied, where the policy has learnt since t answers; once more
-        does no harm.
-        """
-        if sum(self._running.answered) > t:
-            self._ledger.mark(entries, answered)
-            self._out_of_range = outside
-            for number, rewards in known.items():
-                if self._ledger.waits(number):
-                    self._known[number] = rewards
-                else:
-                    self._known.pop(number, None)
+        """Note that answers were applied; once more does no harm."""
+        self._ledger.mark(entries, answered)
+        self._out_of_range = outside
+        for number in known:
+            if self._ledger.waits(number):
+                self._known[number] = known[number]
+            else:
+                self._known.pop(number, None)
 
-    def _rollback_to_here(self) -> Callable[[], None]:
+    def _finish_learnt(self, entries: list[Entry], answered: tuple[int, ...], *more: Any) -> None:
+        """`_finish`, where the policy has learnt the answers."""
+        if self._running.answered == answered:
+            self._finish(entries, answered, *more)
+
+    def _rollback_to_here(self) -> Undo:
         """What restores all that several answers may change, as it is now."""
-        known = dict(self._known)
-        return partial(
-            self._rollback, self._running.copied(), self._ledger.copy(), self._out_of_range, known
-        )
+        state, ledger, known = self._running.copied(), self._ledger.copy(), dict(self._known)
+        return self._rollback, (state, ledger, self._out_of_range, known)
 
-    def _rollback(self, state: Any, ledger: Ledger, outside: int, known: dict[int, Vector]) -> None:
+    def _rollback(self, state: Any, ledger: Ledger, outside: int, known: Known) -> None:
         self._running.restore(state)
         self._ledger, self._out_of_range, self._known = ledger.copy(), outside, dict(known)
 
@@ -695,7 +715,8 @@ class Agent(AgentFile):
         if self._undo is None and not self._orphans and self._log is None:
             return
         if self._undo is not None:
-            self._undo()
+            undo, given = self._undo
+            undo(*given)
             self._undo = None
         while self._orphans:
             for decision in self._orphans[-1]:
@@ -710,7 +731,8 @@ class Agent(AgentFile):
         raises an error from now on.
 
         stage: where rewards arrive in stages, the one that gets none, by its number or by one of
-        its rewards; None: all that the decision waits for.
+        its rewards; None: all that the decision waits for. With the first stage of a ranking the
+        later ones expire too: without exposures they cannot be learnt.
         """
         with self.held():
             ledger = self._ledger
@@ -720,6 +742,10 @@ class Agent(AgentFile):
             else:
                 stages = [_stage_of(stage, self.problem)]
                 entry = ledger.entry(decision, stages[0])
+                if stages[0] == 0 and self._kind.first_leads:
+                    stages = ledger.waiting(decision.number)
+                elif stages[0] in self._kept_stages(decision.number):
+                    ledger.refuse_again(decision, stages[0])
             self._verify(decision.batch)
             if entry[1] is not None:
                 raise InvalidInput(
@@ -727,6 +753,11 @@ class Agent(AgentFile):
                     "from, so nothing is expected of it; give its feedback, or leave it"
                 )
             self._withdraw(decision.number, decision.batch, stages)
+
+    def _kept_stages(self, number: int) -> list[int]:
+        """The stages of a decision that were answered, learnt or not."""
+        known = self._known.get(number)
+        return [] if known is None else stages_in(self._kind.known_starts, known)
 
     def _expires_within(self, rows: int) -> bool:
         """Whether a decision expires before the last of so many is made: then it must not count for
@@ -756,11 +787,10 @@ class Agent(AgentFile):
             return
         entries: list[Entry] = [(number * ledger.stages + stage, None) for stage in stages]
         before = self._running.open_stages, ledger.more(ledger.expired, entries)
-        self._undo = finish = partial(
-            self._finish_withdrawal, number, entries, stages, batch, *before
-        )
+        given = number, entries, stages, batch, *before
+        self._undo = self._finish_withdrawal, given
         try:
-            self._running.opening(finish)
+            self._running.opening(self._finish_withdrawal, *given)
         except Exception:  # it raised, and nothing has changed
             self._undo = None
             raise
@@ -932,7 +962,7 @@ class Agent(AgentFile):
         return drift
 
     def _warn_of_drift(self) -> None:
-        self._check_at = self._ledger.t + _DRIFT_CHECK
+        self._check_at = self._ledger.answered[0] + _DRIFT_CHECK
         drift = 0.0 if "drift" in self._warned else self._running.drift()
         if drift > _DRIFT:
             self._warn_once(
@@ -949,24 +979,7 @@ class Agent(AgentFile):
         )
 
 
-_Checked = tuple[list[Entry], Pieces, int]
-
-
-def _known_after(pieces: Pieces, entries: list[Entry]) -> dict[int, Vector]:
-    """What is known of each decision after answers in stages, by number; those from beyond the file
-    that was loaded are not waited for.
-    """
-    staged = [piece for piece in pieces if isinstance(piece[1], StageAnswer)]
-    known = (
-        (number, rewards)
-        for batch, answer in staged
-        for number, rewards in zip(batch.numbers.tolist(), answer.rewards, strict=True)
-    )
-    return {
-        number: rewards
-        for (number, rewards), (_, token) in zip(known, entries, strict=False)
-        if token is None
-    }
+_Checked = tuple[list[Entry], Pieces, int, Known]
 
 
 def _stage_of(given: Any, problem: Problem) -> int:

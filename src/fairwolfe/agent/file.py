@@ -24,7 +24,7 @@ from fairwolfe.core.candidates import Catalogue
 from fairwolfe.core.decision import Batch
 from fairwolfe.core.files import file_path, whole_file
 from fairwolfe.core.groups import Attributes
-from fairwolfe.core.kinds import kind_of
+from fairwolfe.core.kinds import Kind, kind_of
 from fairwolfe.core.packing import need, pack, require, room, unpack
 from fairwolfe.core.problem import Problem, all_finite
 from fairwolfe.core.protocols import Policy
@@ -186,7 +186,7 @@ class AgentFile(AgentInputs):
                 agent._called = arm_names(saved.arms, problem)
             if keys is not None:
                 agent._called = ItemKeys.loaded(keys, agent._catalogue())
-            agent._known = _known_of(*waiting, ledger, problem)
+            agent._known = _known_of(*waiting, ledger, agent._kind)
             for data in () if young is None else unpack(young.tobytes()):
                 batch = Batch.from_bytes(data.tobytes())
                 agent._verify(batch)
@@ -198,12 +198,12 @@ class AgentFile(AgentInputs):
 
 
 def _known_of(
-    numbers: Any, known: Any, ledger: Ledger, problem: Problem
+    numbers: Any, known: Any, ledger: Ledger, kind: Kind
 ) -> dict[int, NDArray[np.float64]]:
     """The rewards of decisions that wait for other stages, by number."""
     if numbers is None and known is None:
         return {}
-    shape = (2, len(numbers) if numbers is not None else -1, problem.n_objectives)
+    shape = (2, len(numbers) if numbers is not None else -1, *kind.known_shape)
     if known is None or known.shape != shape or known.dtype != np.float64:
         raise IncompatibleState(f"known does not fit the decisions that wait: {shape}")
     require("known", known, np.isfinite(known), "rewards are finite numbers")

@@ -43,6 +43,7 @@ _ROUNDING = 1.0 + 1e-9  # features that were scaled to the norm exceed it by les
 
 Options = dict[str, Any]
 Names = ArmNames | ItemKeys | None
+Undo = tuple[Callable[..., None], tuple[Any, ...]]  # a function, and what to call it with
 
 logger = logging.getLogger("fairwolfe")
 logger.addHandler(logging.NullHandler())  # silent by default
@@ -67,7 +68,7 @@ class AgentInputs(ABC):
     _over_norm: int
     _refused: int
     _running: Any  # the policy with its state
-    _undo: Callable[[], None] | None  # finishes or rolls back a change that was interrupted
+    _undo: Undo | None  # finishes or rolls back a change that was interrupted
     _usual_norm: float
     _warned: set[str]
     _young: dict[int, Batch]  # open decisions that may expire

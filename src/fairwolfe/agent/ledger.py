@@ -9,7 +9,7 @@ import secrets
 import threading
 import weakref
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, NoReturn, TypeAlias
 
 import msgspec
 import numpy as np
@@ -164,7 +164,10 @@ class Ledger:
     def waiting_entry(self, decision: Decision) -> Entry:
         """`entry` of the first stage that the decision waits for."""
         require_decision(decision)
-        waiting = self.waiting(decision.number) if self.issued_here(decision) else []
+        waiting = self.waiting(decision.number)
+        if not self.issued_here(decision):
+            first, told = decision.number * self.stages, self.beyond.get(decision.token, ())
+            waiting = [stage for stage in range(self.stages) if first + stage not in told]
         return self.entry(decision, waiting[0] if waiting else 0)
 
     def entry(self, decision: Decision, stage: int = 0) -> Entry:
@@ -188,14 +191,18 @@ class Ledger:
         beyond = number >= numbers.end
         answered = place in self.beyond.get(token, ()) if beyond else self._bits(place, place + 1)
         if answered:
-            late, in_time = (", or the decision has expired", ", and in time")
-            expired = any(self.expired)
-            part = f" (stage {stage})" if self.waiting(number) else ""
-            raise InvalidInput(
-                f"the feedback for decision {decision.id!r}{part} was given already"
-                f"{late if expired else ''}; it counts once{in_time if expired else ''}"
-            )
+            self.refuse_again(decision, stage)
         return place, token if beyond else None
+
+    def refuse_again(self, decision: Decision, stage: int) -> NoReturn:
+        """Raise InvalidInput for feedback that was given."""
+        late, in_time = (", or the decision has expired", ", and in time")
+        expired = any(self.expired)
+        part = f" (stage {stage})" if self.waiting(decision.number) else ""
+        raise InvalidInput(
+            f"the feedback for decision {decision.id!r}{part} was given already"
+            f"{late if expired else ''}; it counts once{in_time if expired else ''}"
+        )
 
     def issued_here(self, decision: Decision) -> bool:
         """Whether a decision of this agent is not from beyond the file that was loaded."""

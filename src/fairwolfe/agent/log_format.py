@@ -640,7 +640,8 @@ class DecisionLog:
             self._stage(token, decision, row_of(observation, i))
 
     def _stage(self, token: str, decision: Decision, observation: Any) -> None:
-        if isinstance(observation, np.ndarray) and np.isnan(observation).any():
+        rewards = observation.rewards if isinstance(observation, Shown) else observation
+        if isinstance(rewards, np.ndarray) and np.isnan(rewards).any():
             return  # a row has the answers of all stages
         number = decision.number
         kept = self._contexts.get(number) if decision.token == token else None

@@ -26,22 +26,45 @@ class StageAnswer(NamedTuple):
     """The answer of one stage of rewards, where they arrive in several."""
 
     stage: int
-    rewards: Array  # (n_decisions, n): what is known with it; NaN for what is not
+    known: Array  # what is known with it by then, NaN for what is not: tables, see `Kind.table`
+
+    @property
+    def observation(self) -> Any:
+        """The same as what was observed, by column."""
+        if self.known.ndim == 2:
+            return self.known
+        exposed, rewards = self.known[:, :, 0], self.known[:, :, 1:]
+        return Shown(np.ascontiguousarray(exposed), np.ascontiguousarray(rewards))
+
+
+class Staged(NamedTuple):
+    """What the feedback to a decision answers, where rewards arrive in stages."""
+
+    given: list[int]  # the stages that it answers,
+    again: list[int]  # those of them that were answered before
+    learnt: list[StageAnswer]  # what can be learnt now, in order
+    known: Array  # all that is known, a table
+
+
+def stages_in(starts: Sequence[int], table: Array) -> list[int]:
+    """The stages of which all is known. starts: see `Kind.known_starts`."""
+    parts = enumerate(pairwise(starts))
+    return [stage for stage, (a, b) in parts if not np.isnan(table[..., a:b]).any()]
 
 
 def stage_answers(
-    starts: Sequence[int], reward: Array, before: Array | None = None
+    starts: Sequence[int], table: Array, before: Array | None = None
 ) -> list[StageAnswer]:
-    """The stages of the answer to a decision, in order. starts: see `Problem.stage_starts`; reward
-    (n,): NaN for what it does not answer; before (n,): what was known.
+    """The stages that a table answers, in order, each with what is known with it. starts: see
+    `Kind.known_starts`; before: what was known.
     """
-    known = np.full(reward.size, np.nan) if before is None else before
+    known = np.full(table.shape, np.nan) if before is None else before
     answers = []
-    for stage, (first, stop) in enumerate(pairwise(starts)):
-        if not np.isnan(reward[first:stop]).any():
-            known = known.copy()
-            known[first:stop] = reward[first:stop]
-            answers.append(StageAnswer(stage, known[None]))
+    for stage in stages_in(starts, table):
+        known = known.copy()
+        part = ..., slice(starts[stage], starts[stage + 1])
+        known[part] = table[part]
+        answers.append(StageAnswer(stage, known[None]))
     return answers
 
 

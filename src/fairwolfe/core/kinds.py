@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.feedback import Staged, stage_answers, stages_in
 from fairwolfe.core.groups import Groups
 from fairwolfe.core.problem import Problem, all_finite, is_list, is_real
 from fairwolfe.core.registry import load
@@ -152,6 +153,36 @@ class Kind(ABC):
         items = (f"exposure of {i}" for i in range(self.problem.n_items or 0))
         ranges = Rewards((*items, *self.problem.rewards), low, high)
         return answer._replace(outside=ranges.outside(answer.reward[None]))
+
+    # --- rewards that arrive in stages ----------------------------------------------------------
+
+    first_leads: ClassVar[bool] = False
+    """Whether later stages are learnt after the first, and expire with it."""
+
+    @property
+    def known_shape(self) -> tuple[int, ...]:
+        """Of a `table`."""
+        return (self.problem.n_objectives,)
+
+    @property
+    def known_starts(self) -> tuple[int, ...]:
+        """Stage s has the places from the s-th of these to below the next, along the last axis of a
+        `table`.
+        """
+        return self.problem.stage_starts
+
+    def table(self, observation: Any) -> Any:
+        """What an observation of `read_feedback` tells of a decision, NaN for what it does not: the
+        reward vector.
+        """
+        return observation
+
+    def stages(self, action: Any, table: Any, before: Any = None) -> Staged:
+        """What a table answers; before: what was known."""
+        learnt = stage_answers(self.known_starts, table, before)
+        given = [part.stage for part in learnt]
+        known = [] if before is None else stages_in(self.known_starts, before)
+        return Staged(given, [s for s in given if s in known], learnt, learnt[-1].known[0])
 
     # --- the gates, for many at once ------------------------------------------------------------
 

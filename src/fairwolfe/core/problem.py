@@ -211,7 +211,7 @@ class Problem:
         """d: the length of one row of features, a pair multiplied out."""
         return math.prod(np.atleast_1d(self.n_features).tolist())
 
-    @property
+    @cached_property
     def n_stages(self) -> int:
         """How many parts the answer to a decision has."""
         return len(self.stages or ((),))

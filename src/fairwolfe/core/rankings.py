@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import islice, permutations
 from typing import Any, ClassVar, Literal, NoReturn, Self, get_args
 
@@ -21,7 +22,7 @@ from fairwolfe.core.candidates import (
     sizes,
 )
 from fairwolfe.core.contexts import Bilinear
-from fairwolfe.core.feedback import Shown
+from fairwolfe.core.feedback import Shown, Staged, stage_answers, stages_in
 from fairwolfe.core.groups import Groups
 from fairwolfe.core.kinds import Answer, Answers, Kind, Rewards, Stack, finite_number, random_rows
 from fairwolfe.core.problem import Problem, all_finite, is_list, real_array
@@ -57,6 +58,7 @@ class RankingKind(Kind):
 
     name: ClassVar[str] = "ranking"
     checked: ClassVar[type | None] = Candidates
+    first_leads: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -147,11 +149,62 @@ class RankingKind(Kind):
 
     def _answer(self, action: Any, shown: Shown, outside: str) -> Answer:
         items = self._items(action)
+        if self.problem.n_stages > 1:
+            return self._answer_stages(items, shown, outside)
         total, exposed = np.zeros(self.problem.n_objectives), np.empty(self.n_slots)
         wrong = count_exposures(self._code, items, shown.exposed, shown.rewards, exposed, total)
         if wrong:
             raise feedback_error(wrong, items, shown)
         return Answer(Shown(exposed, shown.rewards), total, outside)
+
+    def _answer_stages(self, items: IntVector, shown: Shown, outside: str) -> Answer:
+        """An answer of some stages, NaN for the others; the first says what was exposed."""
+        m, k, stop = self.problem.n_items or 0, self.n_slots, self.known_starts[1]
+        table = self.table(shown)
+        given = stages_in(self.known_starts, table)
+        wanted = np.zeros(table.shape, bool)
+        for stage in given:
+            wanted[:, self.known_starts[stage] : self.known_starts[stage + 1]] = True
+        odd = (np.isfinite(table) != wanted).any(axis=1)
+        if odd.any() or not given:
+            raise feedback_error(_FINITE * k + int(odd.argmax()), items, shown)
+        total = np.append(np.full(m, np.nan), shown.rewards.sum(axis=0))
+        exposed = np.full(k, np.nan)
+        if 0 in given:
+            first, counted = shown.rewards[:, : stop - 1].copy(), np.zeros(m + stop - 1)
+            wrong = count_exposures(self._code, items, shown.exposed, first, exposed, counted)
+            if wrong:
+                raise feedback_error(wrong, items, shown)
+            total[: counted.size] = counted
+        return Answer(Shown(exposed, shown.rewards), total, outside)
+
+    @property
+    def known_shape(self) -> tuple[int, ...]:
+        return self.n_slots, 1 + self.n_rewards
+
+    @cached_property
+    def known_starts(self) -> tuple[int, ...]:
+        return (0, *(1 + i - (self.problem.n_items or 0) for i in self.problem.stage_starts[1:]))
+
+    def table(self, observation: Any) -> Any:
+        """By slot: the exposure, then the rewards."""
+        return np.column_stack(observation)
+
+    def stages(self, action: Any, table: Any, before: Any = None) -> Staged:
+        """A later stage is learnt with the first or after it, since that has the exposures."""
+        starts, learnt = self.known_starts, []
+        given = stages_in(starts, table)
+        again = [] if before is None else stages_in(starts, before)
+        known = table if before is None else np.where(np.isnan(table), before, table)
+        if 0 in given:  # with those that were kept for it
+            learnt = stage_answers(starts, known)
+        elif 0 in again:
+            learnt = stage_answers(starts, table, before)
+        unseen = (np.nan_to_num(known[:, 1:]) != 0.0).any(axis=1) & (known[:, 0] == 0.0)
+        if learnt and unseen.any():
+            wrong = _EARNED * self.n_slots + int(unseen.argmax())
+            raise feedback_error(wrong, action, Shown(known[:, 0], known[:, 1:]))
+        return Staged(given, [s for s in given if s in again], learnt, known)
 
     def read_feedback(self, action: Any, reward: Any, **options: Any) -> Answer:
         """A Shown; or ids in `exposed` and `clicked`, and other rewards by name and item.
@@ -171,18 +224,26 @@ class RankingKind(Kind):
                 real_array("exposed of Shown(exposed, rewards), by slot,", reward.exposed),
                 real_array("rewards of Shown(exposed, rewards), by slot,", reward.rewards),
             )
+            if self.problem.n_stages > 1 and not all_finite(np.append(*shown)):
+                raise InvalidInput(
+                    "a Shown answers all stages, and this one has numbers that are not finite; "
+                    "give the rewards of one stage by name and item"
+                )
         else:
             slots = _Slots(self._items(action), names)
             shown = self._shown(slots, reward, missing is not None, **options)
         given = arrays(shown, self.n_slots, self.n_rewards)
         far = any_outside(given.rewards, self.rewards.low, self.rewards.high)
-        known = far and all_finite(given.rewards)  # else the answer raises an error
-        return self._answer(action, given, self.rewards.outside(given.rewards) if known else "")
+        rewards = given.rewards
+        if far and self.problem.n_stages > 1:  # 0 for the stages that it does not answer
+            rewards = np.where(np.isnan(rewards), 0.0, rewards)
+        known = far and all_finite(rewards)  # else the answer raises an error
+        return self._answer(action, given, self.rewards.outside(rewards) if known else "")
 
     def _shown(
         self, slots: _Slots, reward: Any, fill: bool, exposed: Any = None, clicked: Any = None
     ) -> Shown:
-        names, k = self.rewards.names, self.n_slots
+        names, k, starts = self.rewards.names, self.n_slots, self.known_starts
         if isinstance(reward, Mapping) and exposed is None and clicked is None:
             reward = dict(reward)
             exposed, clicked = reward.pop("exposed", None), reward.pop("clicked", None)
@@ -193,7 +254,8 @@ class RankingKind(Kind):
                 f"the feedback of a ranking is {reward!r:.80}; give exposed=ids and clicked=ids, "
                 'or rewards by name and item such as {"minutes": {12: 3.5}}'
             )
-        if self.exposure == "observed" and exposed is None:
+        stages = self._named_stages(reward or {}, exposed, clicked)
+        if self.exposure == "observed" and exposed is None and 0 in stages:
             if not fill:
                 raise InvalidInput(
                     "the exposed items are missing; give exposed=ids (none: []), or use "
@@ -212,23 +274,51 @@ class RankingKind(Kind):
             if not isinstance(clicked, Mapping):
                 given[name] = slots.numbers("clicked", clicked)
         self.rewards.refuse_unknown(reward or ())
-        coins, rewards = np.zeros(k), np.zeros((k, len(names)))
+        coins, rewards = np.full(k, np.nan), np.full((k, len(names)), np.nan)
+        for stage in stages:
+            rewards[:, max(starts[stage] - 1, 0) : starts[stage + 1] - 1] = 0.0
+        if 0 in stages:
+            coins[:] = 0.0
         listed = [] if exposed is None else slots.numbers("exposed", exposed)
         open_slots = slots.places("exposed", listed)
         coins[open_slots] = 1.0
-        lacking = [name for name in names if name not in given]
-        # If exposures are observed and nothing was exposed, nothing can have been earned.
-        if lacking and not fill and (self.exposure != "observed" or open_slots):
-            self.rewards.refuse_missing(lacking, " by item (clicks as clicked=ids, none: [])")
+        for stage in stages:
+            own = self.problem.stage_names[stage]
+            lacking = [name for name in own if name not in given]
+            # If exposures are observed and nothing was exposed, nothing can have been earned.
+            empty = stage == 0 and self.exposure == "observed" and not open_slots
+            if lacking and not fill and not empty:
+                how = " by item (clicks as clicked=ids, none: [])"
+                self.rewards._replace(names=own).refuse_missing(lacking, how)
         for name, earned in given.items():
             slots.fill(rewards[:, names.index(name)], name, earned, fill)
-        unseen = rewards.any(axis=1) & (coins == 0.0)
+        unseen = np.nan_to_num(rewards).any(axis=1) & (coins == 0.0)
         if exposed is not None and unseen.any():
             raise InvalidInput(
                 f"item {slots.called[int(unseen.argmax())]!r:.80} earned something but is not "
                 "among the exposed; only what was exposed can be clicked, so add it to exposed"
             )
         return Shown(coins, rewards)
+
+    def _named_stages(self, reward: Mapping[str, Any], exposed: Any, clicked: Any) -> list[int]:
+        """The stages that feedback names: of each, one reward or the exposures."""
+        each, names = self.problem.stage_names, self.rewards.names
+        if len(each) == 1:
+            return [0]
+        named = set(reward)
+        if exposed is not None:
+            named.add(names[0])
+        if clicked is not None:
+            named.add("clicks" if "clicks" in names else names[0])
+        stages = [stage for stage, own in enumerate(each) if named.intersection(own)]
+        if not stages:
+            self.rewards.refuse_unknown(reward)
+            parts = " | ".join(", ".join(own) for own in each)
+            raise InvalidInput(
+                f"the feedback is {reward!r:.80}; give all rewards of at least one stage of "
+                f"{parts}, with exposed=ids for the first"
+            )
+        return stages
 
     # --- the gates, for many at once ------------------------------------------------------------
 
@@ -284,6 +374,8 @@ class RankingKind(Kind):
         """A Shown of arrays (decisions, slots) and (decisions, slots, rewards), or a list of what
         `read_feedback` takes.
         """
+        if type(rewards) is Shown and self.problem.n_stages > 1:
+            rewards = list(map(Shown, *rewards))
         if type(rewards) is not Shown or options:
             return super().read_feedback_many(actions, rewards, options)
         named = zip(("the exposures", "the rewards"), rewards, strict=True)

@@ -42,13 +42,15 @@ HEAD = np.dtype(
 )
 """What all kinds of decision have in common, 112 bytes each."""
 
+_BYTES = HEAD.itemsize
+
 Heads = np.ndarray[tuple[int], np.dtype[np.void]]
 Objects = NDArray[np.object_]
 
 
 def _heads(n: int) -> Heads:
     """Zeros, in a third of the time that `np.zeros` takes for a record."""
-    return np.ndarray((n,), HEAD, bytearray(HEAD.itemsize * n))
+    return np.ndarray((n,), HEAD, bytearray(_BYTES * n))
 
 
 class ArmRows(NamedTuple):

@@ -86,6 +86,7 @@ cdef class ArmsEngine(Engine):
 
     cdef int make_room(self, Size arms) except -1
     cdef void _gather_blocks(self, const int64_t *places, Size arms) noexcept nogil
+    cdef int check_callbacks(self) except -1
     cdef bint _choose(self, const int64_t *places, Head *head, bint certifies) noexcept nogil
     cdef Size _decide(self, Batch *batch) noexcept nogil
     cdef void _open(self, Head *head, Doubles x) noexcept nogil

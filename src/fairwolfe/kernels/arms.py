@@ -108,12 +108,13 @@ class ArmsEngine(Engine):
     def __dealloc__(self) -> None:
         free(self.room)
 
-    def check_callbacks(self) -> None:
+    def check_callbacks(self) -> cython.int:
         Engine.check_callbacks(self)
         if self.own_rule is not None:
             error = self.own_rule.failure()
             if error is not None:
                 raise error
+        return 0
 
     def _check_model(self) -> None:
         """The sizes of what the regression reads and writes; only `pointer` looks at them again."""
@@ -737,12 +738,12 @@ class ArmsEngine(Engine):
         n, d, laws = self.n, self.d, 2 * self.stages
         mailbox.stage[slot] = 0
         if self.stages == 1:
-            mailbox.send(slot, s, self._law(0, mailbox.rewards + slot * n))
+            law = self._law(0, mailbox.rewards + slot * n)
+            mailbox.send(slot, s, mailbox.delays[laws * s + law])
             return
         memcpy(self.spare, mailbox.rewards + slot * n, 8 * n)
         for stage in range(self.stages):
-            law = self._law(stage, self.spare)
-            late = mailbox.delays[laws * s + law]
+            late = mailbox.delays[laws * s + self._law(stage, self.spare)]
             to = slot if stage == 0 else mailbox.take_slot()
             if to != slot:
                 mailbox.head[to] = mailbox.head[slot]
@@ -755,7 +756,7 @@ class ArmsEngine(Engine):
                 known: cython.bint = 0 <= other < late or (other == late and j <= stage)
                 for i in range(self.starts[j], self.starts[j + 1]):
                     mailbox.rewards[to * n + i] = self.spare[i] if known else NAN
-            mailbox.send(to, s, law)
+            mailbox.send(to, s, late)
 
     def _draw_round(
         self, by: ArmsEngine, world: CompiledArmWorld, now: cython.pointer[Round]

@@ -156,6 +156,7 @@ cdef class Engine:
 
     cdef int begin(self, Engine by) except -1
     cdef void end(self, Engine by)
+    cdef int check_callbacks(self) except -1
     cdef bint fits(self, Engine other) noexcept nogil
     cdef Size n_numbers(self) noexcept nogil
     cdef double *copy_state(self, double *buffer, bint back) noexcept nogil

@@ -261,10 +261,11 @@ class Engine:
         if by.called is not None:
             by.called.busy = busy
 
-    def check_callbacks(self) -> None:
+    def check_callbacks(self) -> cython.int:
         """Raise what a Python function of the user raised inside compiled code, if one did."""
         if self.called is not None and self.called.calls_python:
             self.called.raise_failure()
+        return 0
 
     # --- groups -------------------------------------------------------------------------------
 
@@ -380,13 +381,19 @@ class Engine:
         return least
 
     def average_seen(self, at: Reading, over: Reading) -> cython.void:
-        """z from sums and clocks, (n,) each. Where there are several stages, a reward is 0 clipped
-        to its range before the first answer of its stage.
+        """z from sums and clocks, (n,) each. Where there are several stages, a reward of which
+        nothing is known or estimated yet is 0 clipped to its range.
         """
-        for i in range(self.n_seen):
+        if self.coordinates == cython.NULL:
+            for i in range(self.n_seen):
+                self.z[i] = at[i] / max(over[i], 1.0)
+        else:
+            for i in range(self.n_seen):
+                j = self.coordinates[i]
+                self.z[i] = at[j] / max(over[j], 1.0)
+        for i in range(self.n_seen if self.stages > 1 else 0):
             j = i if self.coordinates == cython.NULL else self.coordinates[i]
-            self.z[i] = at[j] / max(over[j], 1.0)
-            if self.stages > 1 and self.t[self.stage_of(j)] == 0.0:
+            if over[j] == 0.0:
                 self.z[i] = min(max(0.0, self.low[j]), self.high[j])
 
     def read_averages(
@@ -678,7 +685,7 @@ class Engine:
                 self.totals[i] = self.keep * self.totals[i] + rho[i]
                 self.earned[i] = self.keep * self.earned[i] + reward[i]
                 self.clocks[i] = self.keep * self.clocks[i] + 1.0
-        if self.keep < 1.0:
+        if self.keep < 1.0 and stage == 0:
             for i in range(self.n_clocks):  # as the clock of the first item, which row 2 has
                 item = cython.cast(Size, self.paused[2 * self.n_clocks + i])
                 if item < first or item >= stop:

@@ -144,6 +144,8 @@ def contradiction(
                 cython.address(rewards[s, 0, 0]),
                 k,
                 n_rewards,
+                0,
+                n_rewards,
                 n,
                 scratch,
                 scratch + k,

@@ -25,7 +25,7 @@ cdef class Mailbox:
 
     cdef Size take_slot(self) noexcept nogil
     cdef void give_back(self, Size slot) noexcept nogil
-    cdef void send(self, Size slot, Size s, Size law) noexcept nogil
+    cdef void send(self, Size slot, Size s, int64_t late) noexcept nogil
     cdef Size arrived(self, Size s) noexcept nogil
     cdef Size n_numbers(self) noexcept nogil
     cdef void copy_slots(self, int64_t *buffer, bint back) noexcept nogil

@@ -86,11 +86,10 @@ class Mailbox:
         self.free[self.n_free] = slot
         self.n_free += 1
 
-    def send(self, slot: Size, s: Size, law: Size) -> cython.void:
-        """Send an answer of round s on its way, late by that law; a slot whose answer never comes
-        is free again.
+    def send(self, slot: Size, s: Size, late: int64_t) -> cython.void:
+        """Send an answer of round s on its way, which comes so many rounds late; a slot whose
+        answer never comes (-1) is free again.
         """
-        late: int64_t = self.delays[self.laws * s + law]
         if late < 0:
             self.give_back(slot)
             return

@@ -1,4 +1,4 @@
-from libc.math cimport isfinite
+from libc.math cimport NAN, isfinite
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
@@ -11,11 +11,11 @@ from fairwolfe.kernels.products cimport (
     Products, absorb_items, contract, start_deferring, stop_deferring
 )
 from fairwolfe.kernels.ranks cimport (
-    Ranker, CompiledRankingWorld, best_ranking, count_exposed, count_ranking, expected_features,
+    OBSERVED, Ranker, CompiledRankingWorld, best_ranking, count_exposed, count_ranking, expected_features,
     explain, exposed_rows, features_of, certify_ranking, exposure_rates, mean_of_ranking, observe, rank,
     ranker_room, ranker_scratch, score_by_name, slot_means, sum_slots
 )
-from fairwolfe.kernels.ridge cimport STATUS, largest_square_norm
+from fairwolfe.kernels.ridge cimport N_COUNTERS, STATUS, Linear, largest_square_norm, refresh
 from fairwolfe.kernels.types cimport (
     Doubles, IntMatrix, IntVector, Matrix, OutIntMatrix, OutIntVector, OutVector, Real, Size,
     Tensor

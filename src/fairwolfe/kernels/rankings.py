@@ -21,23 +21,26 @@ _EXPOSURES = ("observed", "shown", "until_last_click")
 
 @cython.cclass
 class RankingMailbox(Mailbox):
-    """Rankings with their feedback: k slots, R rewards, n_directions numbers of directions."""
+    """Stages of rankings with their feedback: k slots, R rewards, n_directions numbers of
+    directions.
+    """
 
     arrays_: tuple[Any, ...]
     shape: tuple[int, int, int]
     head: cython.pointer[Head]
     items: cython.pointer[int64_t]
     tags: cython.pointer[int64_t]
+    stage: cython.pointer[int64_t]
     exposure: cython.p_double
     seen: cython.p_double
     earned: cython.p_double
     g: cython.p_double
     users: Size  # of the world whose tags the slots hold
 
-    def __init__(self, k: int, n_rewards: int, n_directions: int) -> None:
+    def __init__(self, k: int, n_rewards: int, n_directions: int, stages: int = 1) -> None:
         self.shape = (k, n_rewards, n_directions)
         self.arrays_ = ()
-        Mailbox.__init__(self)
+        Mailbox.__init__(self, stages)
 
     def grow(self, capacity: int) -> None:
         k, n_rewards, n_directions = self.shape
@@ -49,12 +52,14 @@ class RankingMailbox(Mailbox):
             np.zeros((capacity, k)),
             np.zeros((capacity, k * n_rewards)),
             np.zeros((capacity, n_directions)),
+            np.zeros(capacity, np.int64),
         )
         for new, old in zip(columns, self.arrays_, strict=False):
             new[: len(old)] = old
         head: Head[::1] = columns[0]
         items: OutIntMatrix = columns[1]
         tags: OutIntVector = columns[2]
+        stage: OutIntVector = columns[7]
         exposure: cython.p_double = pointer(columns[3], columns[3].shape)
         seen: cython.p_double = pointer(columns[4], columns[4].shape)
         earned: cython.p_double = pointer(columns[5], columns[5].shape)
@@ -62,7 +67,7 @@ class RankingMailbox(Mailbox):
         # No interrupt from here on: arrays and pointers change together.
         self.arrays_ = columns
         self.head, self.tags = cython.address(head[0]), cython.address(tags[0])
-        self.items = cython.address(items[0, 0])
+        self.items, self.stage = cython.address(items[0, 0]), cython.address(stage[0])
         self.exposure, self.seen, self.earned, self.g = exposure, seen, earned, g
 
 
@@ -75,6 +80,7 @@ class RankingsEngine(Engine):
     """
 
     ranker: Ranker
+    products: cython.pointer[Products]  # (stages,)
     k: Size
     p: Size
     q: Size
@@ -119,13 +125,13 @@ class RankingsEngine(Engine):
     def __init__(self, plan: Any, state: Any) -> None:
         Engine.__init__(self, plan, state)
         ranker: cython.pointer[Ranker] = cython.address(self.ranker)
-        products: cython.pointer[Products] = cython.address(self.ranker.products)
         p, q = plan.sizes
         m, (two, k), n_rewards = state.exposed.size, state.slots.shape, state.theta.shape[1]
         d: Size = p * q
         self.p, self.q, self.k, self.m, self.n_rewards = p, q, k, m, n_rewards
         self.n_left = self.n_seen - n_rewards
         fits = self.n == m + n_rewards and self.blocks == 1 and self.d == d and two == 2
+        fits = fits and self.starts[1] > m  # the first stage has a reward besides the exposures
         if not fits or not 0 < k <= self.n_left or not p > 0 or not q > 0 or not n_rewards > 0:
             raise ValueError(
                 f"{m} items, {k} slots, {p} x {q} features, {n_rewards} rewards, phi "
@@ -144,26 +150,18 @@ class RankingsEngine(Engine):
         self.keeps, self.certifies = plan.keeps_direction, plan.certifies
         if plan.uniforms != (1 + self.k // 2 if plan.rule_params[2] > 0.0 else 0):
             raise ValueError(f"{plan.uniforms} draws for {self.k} slots")
-        self.attach("gram", cython.address(products.linear.gram), (1, 1, d, d))
-        self.attach("inverse", cython.address(products.linear.inverse), (1, 1, d, d))
-        self.attach("theta", cython.address(products.linear.theta), (1, n_rewards, d))
-        self.attach("moment", cython.address(products.linear.moment), (1, n_rewards, d))
-        self.attach("learnt", cython.address(products.linear.counters), (1, 5))
+        self._make_products(p, q, k, n_rewards)
         self.attach("exposed", cython.address(self.exposed), (m,))
         self.attach("shown", cython.address(self.shown), (m,))
         self.attach("slots", cython.address(self.slots), (2, k))
         self.kept = state.features.shape[1] > 0
         self.attach("features", cython.address(self.features), (q, m if self.kept else 0))
-        products.p, products.q, products.most = p, q, k
-        products.linear.blocks, products.linear.rewards, products.linear.d = 1, n_rewards, d
-        products.linear.first, products.linear.rows = 0, n_rewards
-        products.linear.params, products.linear.n_params = pointer(plan.learn_params, (1,)), 1
-        self.theta, self.n_linear = products.linear.theta, n_rewards
         wanted = 3 + 2 * n_rewards
         if plan.rule_params.size < wanted + (2 * n_rewards if plan.rule_params[0] < 0.0 else 0):
             raise ValueError(f"{plan.rule_params.size} numbers of the rule")
         if plan.bound_params.size not in (0, wanted):
             raise ValueError(f"{plan.bound_params.size} numbers of the upper bounds, not {wanted}")
+        ranker.products, ranker.stages, ranker.rewards = self.products, self.stages, n_rewards
         ranker.score, ranker.slots, ranker.most = score_by_name(plan.rule), k, self.n_left
         ranker.params = pointer(plan.rule_params, plan.rule_params.shape)
         ranker.n_params, ranker.n_bounds = plan.rule_params.size, plan.bound_params.size
@@ -181,6 +179,55 @@ class RankingsEngine(Engine):
 
     def __dealloc__(self) -> None:
         free(self.room)
+        free(self.products)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _make_products(self, p: Size, q: Size, k: Size, n_rewards: Size) -> cython.int:
+        """The regressions: one for each stage, with a design of its own."""
+        part: cython.pointer[Products]
+        whole = cython.declare(Linear)
+        d: Size = p * q
+        squares = (self.stages, 1, d, d)
+        self.attach("gram", cython.address(whole.gram), squares)
+        self.attach("inverse", cython.address(whole.inverse), squares)
+        self.attach("theta", cython.address(whole.theta), (1, n_rewards, d))
+        self.attach("moment", cython.address(whole.moment), (1, n_rewards, d))
+        self.attach("learnt", cython.address(whole.counters), (self.stages, N_COUNTERS))
+        whole.blocks, whole.d, whole.first = 1, d, 0
+        whole.params, whole.n_params = pointer(self.plan.learn_params, (1,)), 1
+        whole.learn, whole.work = cython.NULL, cython.NULL
+        self.theta, self.n_linear = whole.theta, n_rewards
+        self.products = cython.cast(
+            cython.pointer[Products], calloc(self.stages, cython.sizeof(Products))
+        )
+        if self.products == cython.NULL:
+            raise MemoryError
+        for s in range(self.stages):
+            part = self.products + s
+            part.p, part.q, part.most, part.linear = p, q, k, whole
+            part.linear.rewards = self._end(s) - self._begin(s)
+            part.linear.rows = part.linear.rewards
+            part.linear.gram += s * d * d
+            part.linear.inverse += s * d * d
+            part.linear.theta += self._begin(s) * d
+            part.linear.moment += self._begin(s) * d
+            part.linear.counters += s * N_COUNTERS
+        return 0
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _begin(self, stage: Size) -> Size:
+        """The first user-side reward of a stage: the first stage begins with the exposures."""
+        return max(self.starts[stage] - self.m, 0)
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _end(self, stage: Size) -> Size:
+        """The user-side reward after the last of a stage."""
+        return self.starts[stage + 1] - self.m
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -318,16 +365,32 @@ class RankingsEngine(Engine):
     @cython.nogil
     @cython.cfunc
     @cython.exceptval(check=False)
-    def _expect(
-        self, row: cython.pointer[RankingRow], features: Doubles, sign: Real, weight: Real
-    ) -> cython.void:
-        """What a ranking is expected to earn joins (sign 1) or leaves (-1) the sums of the open
-        decisions: exposures by slot, and the features of what is exposed. features (k, q).
+    def _open(self, row: cython.pointer[RankingRow], features: Doubles) -> cython.void:
+        """Count a ranking as open: what it is expected to earn joins the sums of the open
+        decisions, exposures by slot, and the features of what is exposed. features (k, q).
         """
+        self.open_one()
         expected_features(row.exposure, row.user, features, self.k, self.p, self.q, self.x)
         for j in range(self.k):
-            self.open_value(row.items[j], sign * weight * row.exposure[j])
-        self.open_features(0, 0, self.x, sign, weight)
+            self.open_value(row.items[j], row.exposure[j])
+        for s in range(self.stages):
+            self.open_features(s, 0, self.x, 1.0, 1.0)
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _close(
+        self, stage: Size, row: cython.pointer[RankingRow], features: Doubles
+    ) -> cython.void:
+        """Count a ranking as open in a stage no longer; its expected features are in `x`."""
+        weight = self.age_weight(row.head.place)
+        expected_features(row.exposure, row.user, features, self.k, self.p, self.q, self.x)
+        self.open_features(stage, 0, self.x, -1.0, weight)
+        if stage == 0:
+            for j in range(self.k):
+                self.open_value(row.items[j], -weight * row.exposure[j])
+            self.add_in_gaps(row.head.block, self.paused + self.n_clocks, -weight)
+        self.close_one(stage, row.head.size - self.n_rewards, self.m, weight)
 
     @cython.nogil
     @cython.cfunc
@@ -497,8 +560,7 @@ class RankingsEngine(Engine):
             if moves or row.features != cython.NULL:
                 features_of(given.items, given.n, self.places, self.k, self.q, features)
             if moves:
-                self.open_one()
-                self._expect(cython.address(row), features, 1.0, 1.0)
+                self._open(cython.address(row), features)
             self._next(cython.address(row))
             given.draws += self.uniforms
             if given.pinned != cython.NULL:
@@ -507,8 +569,7 @@ class RankingsEngine(Engine):
             self.restore_open()
         if done == m and self.counts_open and not moves and not propose:
             for _j in range(m):
-                self.open_one()
-                self._expect(cython.address(first), self._features(cython.address(first)), 1.0, 1.0)
+                self._open(cython.address(first), self._features(cython.address(first)))
                 self._next(cython.address(first))
         return done
 
@@ -659,36 +720,32 @@ class RankingsEngine(Engine):
         self.begin(self)
         if self.counts_open or force:
             for _i in range(m):
-                self.open_one()
-                self._expect(cython.address(row), self._features(cython.address(row)), 1.0, 1.0)
+                self._open(cython.address(row), self._features(cython.address(row)))
                 self._next(cython.address(row))
         self.end(self)
 
-    def withdraw(self, rows: Any) -> None:
-        """Rankings that get no answer are not open any more."""
+    def withdraw(self, rows: Any, stages: int64_t = -1) -> None:
+        """Rankings that get no answer in some stages are not open in these any more; stages: as
+        bits, -1 for all.
+        """
         m: Size = len(rows.head)
         row: RankingRow = self._given(rows)
         self.begin(self)
         for _i in range(m):
-            if self._is_open(row.head):
-                weight = self.age_weight(row.head.place)
-                self._expect(cython.address(row), self._features(cython.address(row)), -1.0, weight)
-                self.close_one(0, row.head.size - self.n_rewards, self.m, weight)
-                self.add_in_gaps(row.head.block, self.paused + self.n_clocks, -weight)
+            for s in range(self.stages):
+                if (stages >> s) & 1 and self.is_open(s, row.head):
+                    self._close(s, cython.address(row), self._features(cython.address(row)))
             self._next(cython.address(row))
         self.end(self)
 
-    @cython.nogil
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def _is_open(self, head: cython.pointer[Head]) -> cython.bint:
-        return self.counts_open and self.open[0].now > 0.0 and 0 <= head.place < self.open[0].issued
-
     # --- learn --------------------------------------------------------------------------------
 
-    def learn(self, rows: Any, seen: Any, rewards: Any, start: Size = 0) -> Size:
-        """Learn the feedback to rankings from `start` on, in their order: which slots were seen,
-        (rows, k), and their rewards, (rows, k, R).
+    def learn(self, rows: Any, observation: Any, start: Size = 0, stage: Size = 0) -> Size:
+        """Learn the feedback of a stage to rankings from `start` on, in their order.
+
+        observation: a `Shown` of which slots were seen, (rows, k), and their rewards, (rows, k, R);
+        NaN are those of other stages that are not known. After the first stage, the slots that were
+        seen are those that counted.
 
         Twice the row to continue at, plus 1 where a certificate of live numbers is due before;
         -1 - 2 i where the regression rejects row i, and -2 - 2 i where its feedback contradicts
@@ -696,6 +753,7 @@ class RankingsEngine(Engine):
         of those after it where a function of the user raises.
         """
         row: RankingRow = self._given(rows)
+        seen, rewards = observation
         m: Size = len(rows.head)
         code: Size = 2 * m
         k: Size = self.k
@@ -710,6 +768,7 @@ class RankingsEngine(Engine):
             and exposed.a == earned.a == k
             and earned.b == self.n_rewards
             and 0 <= start <= m
+            and 0 <= stage < self.stages
         ):
             raise InvalidInput(f"{m} rankings, seen {seen.shape}, rewards {rewards.shape}")
         for _i in range(start):
@@ -718,16 +777,20 @@ class RankingsEngine(Engine):
         try:
             with cython.nogil:
                 if m - start > 1:
-                    start_deferring(cython.address(self.ranker.products))
+                    start_deferring(self.products + stage)
                 for i in range(start, m):
                     due = self._learn(
-                        cython.address(row), coins + i * k, slots + i * k * self.n_rewards, True
+                        stage,
+                        cython.address(row),
+                        coins + i * k,
+                        slots + i * k * self.n_rewards,
+                        True,
                     )
                     if due != 0:
                         code = 2 * i + 3 if due > 0 else due - 2 * i
                         break
                     self._next(cython.address(row))
-                stop_deferring(cython.address(self.ranker.products))
+                stop_deferring(self.products + stage)
             self.check_callbacks()
         finally:
             self.end(self)
@@ -737,25 +800,36 @@ class RankingsEngine(Engine):
     @cython.cfunc
     @cython.exceptval(check=False)
     def _count(
-        self, row: cython.pointer[RankingRow], seen: Doubles, rewards: Doubles
+        self, stage: Size, row: cython.pointer[RankingRow], seen: Doubles, rewards: Doubles
     ) -> cython.bint:
         """Which slots count as exposed, and the reward vector, until `_clear`; False, and neither,
-        where the feedback contradicts itself.
+        where the feedback contradicts itself. Rewards of other stages are NaN where unknown.
         """
-        return (
-            count_exposed(
-                self.exposure,
-                row.items,
-                seen,
-                rewards,
-                self.k,
-                self.n_rewards,
-                self.n,
-                self.exposures,
-                self.reward,
-            )
-            == 0
-        )
+        begin: Size = self._begin(stage)
+        end: Size = self._end(stage)
+        if count_exposed(
+            self.exposure if stage == 0 else OBSERVED,
+            row.items,
+            seen,
+            rewards,
+            self.k,
+            self.n_rewards,
+            begin,
+            end,
+            self.n,
+            self.exposures,
+            self.reward,
+        ):
+            return False
+        for r in range(self.n_rewards):
+            if begin <= r < end:
+                continue
+            self.reward[self.m + r] = 0.0
+            for j in range(self.k):
+                earned = rewards[j * self.n_rewards + r]
+                if self.exposures[j] != 0.0 or not isfinite(earned):
+                    self.reward[self.m + r] += earned
+        return True
 
     @cython.nogil
     @cython.cfunc
@@ -771,16 +845,21 @@ class RankingsEngine(Engine):
     @cython.cfunc
     @cython.exceptval(check=False)
     def _learn(
-        self, row: cython.pointer[RankingRow], seen: Doubles, rewards: Doubles, opens: cython.bint
+        self,
+        stage: Size,
+        row: cython.pointer[RankingRow],
+        seen: Doubles,
+        rewards: Doubles,
+        opens: cython.bint,
     ) -> Size:
         """One answer: the regression, counts, open decisions, z and live numbers, all or none of
         them. 1 where a certificate is due, -1 where the regression rejects it or a function of the
         user failed, -2 where it is not sound. opens: whether estimates of open decisions will be
         needed.
         """
-        if not self._count(row, seen, rewards):
+        if not self._count(stage, row, seen, rewards):
             return -2
-        code = self._learn_counted(row, rewards, opens, False)
+        code = self._learn_counted(stage, row, rewards, opens, False)
         self._clear(row)
         return code
 
@@ -789,6 +868,7 @@ class RankingsEngine(Engine):
     @cython.exceptval(check=False)
     def _learn_counted(
         self,
+        stage: Size,
         row: cython.pointer[RankingRow],
         rewards: Doubles,
         opens: cython.bint,
@@ -797,14 +877,58 @@ class RankingsEngine(Engine):
         """`_learn` after `_count`; contracted: the user is the one that was ranked for last."""
         first: Size = row.head.size - self.n_rewards
         square: Real = 0.0
-        of: cython.pointer[Products] = cython.address(self.ranker.products)
         features: Doubles = self._features(row)
         for a in range(self.p):
             square += row.user[a] * row.user[a]
         if not largest_square_norm(features, self.k, self.q) * square <= self.limit:
             return -2
-        if not self.prepare_prices(0, self.reward):
+        if not self.prepare_prices(stage, self.reward):
             return -1
+        if not self._regress(stage, row, features, rewards, contracted):
+            return -1
+        if stage == 0:
+            count_ranking(
+                row.items,
+                self.exposures,
+                self.k,
+                first,
+                self.owed,
+                self.exposed,
+                self.shown,
+                self.m,
+                self.slots,
+            )
+        if opens and self.directed:
+            if self.is_open(stage, row.head):
+                self._close(stage, row, features)
+            else:
+                expected_features(row.exposure, row.user, features, self.k, self.p, self.q, self.x)
+            self.answer_features(stage, 0, self.x, self.reward)
+        self._average(stage, row, first)
+        if self.keeps and row.n_g > 0:  # another smoothing may have decided
+            memcpy(self.running, row.g, 8 * first)
+            memcpy(self.running + self.m, row.g + first, 8 * self.n_rewards)
+        if row.head.window < -1:
+            return 0
+        for i in range(self.m, self.n):  # live numbers are of decisions whose stages are all known
+            if self.reward[i] != self.reward[i]:
+                return 0
+        sum_slots(row.live, self.exposures, self.k, self.terms)
+        return self.count_live(row.head, self.terms, self.reward)
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _regress(
+        self,
+        stage: Size,
+        row: cython.pointer[RankingRow],
+        features: Doubles,
+        rewards: Doubles,
+        contracted: cython.bint,
+    ) -> cython.bint:
+        """The regression of a stage learns what is in `exposures`."""
+        of: cython.pointer[Products] = self.products + stage
         r = exposed_rows(
             features,
             self.exposures,
@@ -812,52 +936,34 @@ class RankingsEngine(Engine):
             self.k,
             self.q,
             self.n_rewards,
+            self._begin(stage),
+            self._end(stage),
             self.learnt,
             self.targets,
         )
         if r > 0 and not contracted:
             contract(of, row.user)
         absorb_items(of, row.user, self.learnt, self.targets, r)
-        if of.linear.counters[STATUS] != 0.0:
-            return -1
-        count_ranking(
-            row.items,
-            self.exposures,
-            self.k,
-            first,
-            self.owed,
-            self.exposed,
-            self.shown,
-            self.m,
-            self.slots,
-        )
-        if opens and self.directed:
-            if self._is_open(row.head):
-                weight = self.age_weight(row.head.place)
-                self._expect(row, features, -1.0, weight)
-                self.answer_features(0, 0, self.x, self.reward)
-                self.close_one(0, first, self.m, weight)
-                self.add_in_gaps(row.head.block, self.paused + self.n_clocks, -weight)
-            else:
-                expected_features(row.exposure, row.user, features, self.k, self.p, self.q, self.x)
-                self.answer_features(0, 0, self.x, self.reward)
-        self._average(row, first)
-        if self.keeps and row.n_g > 0:  # another smoothing may have decided
-            memcpy(self.running, row.g, 8 * first)
-            memcpy(self.running + self.m, row.g + first, 8 * self.n_rewards)
-        if row.head.window < -1:
-            return 0
-        sum_slots(row.live, self.exposures, self.k, self.terms)
-        return self.count_live(row.head, self.terms, self.reward)
+        return of.linear.counters[STATUS] == 0.0
+
+    def recompute(self) -> None:
+        """Recompute the inverse and the estimates from the design; the drift, and the status where
+        that failed, are in the counters of the stage.
+        """
+        self.begin(self)
+        for s in range(self.stages):
+            refresh(cython.address(self.products[s].linear))
+        self.end(self)
 
     @cython.nogil
     @cython.cfunc
     @cython.exceptval(check=False)
-    def _average(self, row: cython.pointer[RankingRow], first: Size) -> cython.void:
+    def _average(self, stage: Size, row: cython.pointer[RankingRow], first: Size) -> cython.void:
         """z averages the reward vector, with the chances of exposure instead of the exposures where
         these are averaged. Without memory and prices, only what is not 0 is added.
         """
         rho: cython.p_double = self.reward
+        end: Size = self.starts[stage + 1]
         if self.by_chance:
             rho = self.rho
             for j in range(self.k):
@@ -865,31 +971,35 @@ class RankingsEngine(Engine):
             for i in range(self.m, self.n):
                 rho[i] = self.reward[i]
         if self.forget > 0.0 or self.priced is not None:
-            self.average(0, self.reward, rho, first, self.m)
+            self.average(stage, self.reward, rho, first, self.m)
         else:
-            for j in range(self.k + self.n_rewards):
-                i = row.items[j] if j < self.k else self.m + j - self.k
+            if stage == 0:
+                for j in range(self.k):
+                    i = row.items[j]
+                    self.totals[i] += rho[i]
+                    self.earned[i] += self.reward[i]
+                for i in range(first):
+                    self.clocks[i] += 1.0
+            for i in range(self.m + self._begin(stage), end):
                 self.totals[i] += rho[i]
                 self.earned[i] += self.reward[i]
-            for i in range(first):
                 self.clocks[i] += 1.0
-            for i in range(self.m, self.n):
-                self.clocks[i] += 1.0
-            self.t[0] += 1.0
-        self.add_in_gaps(row.head.block, self.paused, 1.0)
+            self.t[stage] += 1.0
+        if stage == 0:
+            self.add_in_gaps(row.head.block, self.paused, 1.0)
         if self.by_chance:
             for j in range(self.k):
                 rho[row.items[j]] = 0.0
 
     def study(self, rows: Any, seen: Matrix, rewards: Tensor) -> Size:
         """The regression and the counts alone learn from the feedback to rankings that others made;
-        how many rows were learnt, fewer where the next is rejected.
+        how many rows were learnt, fewer where the next is rejected. Stages whose rewards are NaN
+        are left out.
         """
         row: RankingRow = self._given(rows)
         m: Size = len(rows.head)
-        done: Size = m
+        done: Size = 0
         k: Size = self.k
-        of: cython.pointer[Products] = cython.address(self.ranker.products)
         if not (
             seen.shape[0] == rewards.shape[0] == m
             and seen.shape[1] == rewards.shape[1] == k
@@ -898,41 +1008,46 @@ class RankingsEngine(Engine):
             raise InvalidInput(f"{m} rankings, seen ({seen.shape[0]}, {seen.shape[1]})")
         self.begin(self)
         for i in range(m):
-            if not self._count(
+            if not self._study(
                 cython.address(row), cython.address(seen[i, 0]), cython.address(rewards[i, 0, 0])
             ):
-                done = i
                 break
-            self._clear(cython.address(row))
-            r = exposed_rows(
-                self._features(cython.address(row)),
-                self.exposures,
-                cython.address(rewards[i, 0, 0]),
-                k,
-                self.q,
-                self.n_rewards,
-                self.learnt,
-                self.targets,
-            )
-            contract(of, row.user)
-            absorb_items(of, row.user, self.learnt, self.targets, r)
-            if of.linear.counters[STATUS] != 0.0:
-                done = i
-                break
-            count_ranking(
-                row.items,
-                self.exposures,
-                k,
-                self.m,
-                self.owed,
-                self.exposed,
-                self.shown,
-                self.m,
-                self.slots,
-            )
+            done += 1
             self._next(cython.address(row))
         self.end(self)
         return done
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _study(
+        self, row: cython.pointer[RankingRow], seen: Doubles, rewards: Doubles
+    ) -> cython.bint:
+        """The known stages of one row; none where its exposures are not known."""
+        features: Doubles = self._features(row)
+        if seen[0] != seen[0]:
+            return True
+        for s in range(self.stages):
+            if not isfinite(rewards[self._begin(s)]):
+                continue
+            if not self._count(s, row, seen, rewards):
+                return False
+            self._clear(row)
+            if not self._regress(s, row, features, rewards, False):
+                return False
+            if s == 0:
+                count_ranking(
+                    row.items,
+                    self.exposures,
+                    self.k,
+                    self.m,
+                    self.owed,
+                    self.exposed,
+                    self.shown,
+                    self.m,
+                    self.slots,
+                )
+        return True
 
     # --- play ---------------------------------------------------------------------------------
 
@@ -994,7 +1109,8 @@ class RankingsEngine(Engine):
             and within(drawn.tags, users.shape[0])
             and by.fits(self)
             and refresh > 0
-            and (mailbox is None or len(drawn.delays) == rounds)
+            and (mailbox is None or drawn.delays.shape == (rounds, 2 * self.stages))
+            and (mailbox is None or mailbox.laws == 2 * self.stages)
         ):
             raise ValueError("what was drawn does not fit the engine")
         room: OutVector = np.zeros(n + 2 * self.m + k * (2 + 2 * self.n_rewards + self.q))
@@ -1025,7 +1141,8 @@ class RankingsEngine(Engine):
             undo: Undo = Undo(self, by, mailbox, (mean_sum, reward_sum, scalar))
             with cython.nogil:
                 if not self.prices_call:  # what is deferred cannot be taken back
-                    start_deferring(cython.address(self.ranker.products))
+                    for i in range(self.stages):
+                        start_deferring(self.products + i)
                 for s in range(rounds):
                     if by is not self and (done + s) % refresh == 0:
                         by.copy_from(self)
@@ -1041,7 +1158,8 @@ class RankingsEngine(Engine):
                         undo.rollback()
                         break
                     memcpy(cython.address(actions[s, 0]), row.items, 8 * k)
-                stop_deferring(cython.address(self.ranker.products))
+                for i in range(self.stages):
+                    stop_deferring(self.products + i)
             by.check_callbacks()
             self.check_callbacks()
         finally:
@@ -1064,7 +1182,6 @@ class RankingsEngine(Engine):
         not finite; -1: the state cannot decide or rejects an answer.
         """
         slot: Size = 0
-        clicked: Size = 0
         k: Size = self.k
         m: Size = self.m
         n_rewards: Size = self.n_rewards
@@ -1088,7 +1205,7 @@ class RankingsEngine(Engine):
             weights = world.own.weights + (now.tag if world.own.weights_n > 1 else 0) * k
             for j in range(k):
                 now.scalar[0] += weights[j] * now.scores[m + self.places[j]]
-        if not self._count(cython.address(row), now.seen, now.earned):
+        if not self._count(0, cython.address(row), now.seen, now.earned):
             return -1
         for j in range(k + n_rewards):
             i = row.items[j] if j < k else m + j - k
@@ -1096,8 +1213,6 @@ class RankingsEngine(Engine):
             now.scalar[2] += by.g[i] * self.reward[i]
             now.mean_sum[i] += now.mean[i]
             now.reward_sum[i] += self.reward[i]
-            if j >= k and self.reward[i] != 0.0:
-                clicked = 1
         row.head.number, row.head.block = -1, 0
         row.head.window = -2  # simulated decisions do not count for live numbers
         row.head.place = -1
@@ -1106,26 +1221,14 @@ class RankingsEngine(Engine):
             exposure_rates(by.slots, by.position_weights, row.exposure, k)
         features_of(table, m, row.items, k, self.q, cython.cast(cython.p_double, row.features))
         if mailbox is None:
-            i = self._learn_counted(cython.address(row), now.earned, False, by is self)
-            self._clear(cython.address(row))
-            return -1 if i < 0 else 0
-        self._clear(cython.address(row))
+            return self._learn_at_once(cython.address(row), now, by is self)
         if self.counts_open:
             row.head.place = cython.cast(int64_t, self.open[0].issued)
-            self.open_one()
-            self._expect(cython.address(row), row.features, 1.0, 1.0)
+            self._open(cython.address(row), row.features)
             if by is not self:
-                by.open_one()
-                by._expect(cython.address(row), row.features, 1.0, 1.0)
-        slot = mailbox.take_slot()
-        mailbox.head[slot], mailbox.tags[slot] = row.head[0], now.tag
-        memcpy(mailbox.items + slot * k, row.items, 8 * k)
-        memcpy(mailbox.exposure + slot * k, row.exposure, 8 * k)
-        memcpy(mailbox.seen + slot * k, now.seen, 8 * k)
-        memcpy(mailbox.earned + slot * k * n_rewards, now.earned, 8 * k * n_rewards)
-        if self.keeps:
-            memcpy(mailbox.g + slot * self.n, by.g, 8 * self.n)
-        mailbox.send(slot, s, clicked)
+                by._open(cython.address(row), row.features)
+        self._send(mailbox, cython.address(row), now, by.g, s)
+        self._clear(cython.address(row))
         slot = mailbox.arrived(s)
         while slot >= 0:
             row.head, row.items = mailbox.head + slot, mailbox.items + slot * k
@@ -1137,6 +1240,7 @@ class RankingsEngine(Engine):
                 row.g = mailbox.g + slot * self.n
             if (
                 self._learn(
+                    mailbox.stage[slot],
                     cython.address(row),
                     mailbox.seen + slot * k,
                     mailbox.earned + slot * k * n_rewards,
@@ -1147,3 +1251,83 @@ class RankingsEngine(Engine):
                 return -1
             slot = mailbox.arrived(s)
         return 0
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _learn_at_once(
+        self,
+        row: cython.pointer[RankingRow],
+        now: cython.pointer[RankingRound],
+        contracted: cython.bint,
+    ) -> Size:
+        """Learn all stages of a simulated ranking, in order, after `_count` of the first; the codes
+        of `_play_round`.
+        """
+        code: Size = 0
+        memcpy(now.seen, self.exposures, 8 * self.k)
+        for stage in range(self.stages):
+            if stage > 0 and not self._count(stage, row, now.seen, now.earned):
+                return -1
+            for i in range(self.starts[stage + 1], self.n):  # not known yet
+                self.reward[i] = NAN
+            code = self._learn_counted(stage, row, now.earned, False, contracted)
+            self._clear(row)
+            if code < 0:
+                return -1
+        return 0
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _lateness(self, mailbox: RankingMailbox, stage: Size, s: Size) -> int64_t:
+        """How late a stage of the ranking of round s is learnt, -1: never. A later stage waits for
+        the first, which has the exposures. `reward` is that of the ranking.
+        """
+        clicked: Size = 0
+        for i in range(self.m + self._begin(stage), self.starts[stage + 1]):
+            if self.reward[i] != 0.0:
+                clicked = 1
+        late: int64_t = mailbox.delays[mailbox.laws * s + 2 * stage + clicked]
+        if stage == 0 or late < 0:
+            return late
+        first: int64_t = self._lateness(mailbox, 0, s)
+        return first if first < 0 else max(first, late)
+
+    @cython.nogil
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _send(
+        self,
+        mailbox: RankingMailbox,
+        row: cython.pointer[RankingRow],
+        now: cython.pointer[RankingRound],
+        g: Doubles,
+        s: Size,
+    ) -> cython.void:
+        """Send the stages of a ranking on their way after `_count`, each in a slot of its own with
+        the rewards that are known when it is learnt, NaN for the others.
+        """
+        k: Size = self.k
+        size: Size = self.n_rewards
+        known: cython.bint
+        for stage in range(self.stages):
+            late = self._lateness(mailbox, stage, s)
+            slot = mailbox.take_slot()
+            earned = mailbox.earned + slot * k * size
+            mailbox.head[slot], mailbox.tags[slot] = row.head[0], now.tag
+            mailbox.stage[slot] = stage
+            memcpy(mailbox.items + slot * k, row.items, 8 * k)
+            memcpy(mailbox.exposure + slot * k, row.exposure, 8 * k)
+            memcpy(mailbox.seen + slot * k, self.exposures, 8 * k)
+            memcpy(earned, now.earned, 8 * k * size)
+            for other in range(self.stages):
+                when = self._lateness(mailbox, other, s)
+                known = 0 <= when < late or (when == late and other <= stage)
+                if not known:
+                    for j in range(k):
+                        for r in range(self._begin(other), self._end(other)):
+                            earned[j * size + r] = NAN
+            if self.keeps:
+                memcpy(mailbox.g + slot * self.n, g, 8 * self.n)
+            mailbox.send(slot, s, late)

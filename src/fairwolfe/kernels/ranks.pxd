@@ -41,7 +41,9 @@ ctypedef void (*Score)(
 ) noexcept nogil
 
 cdef struct Ranker:
-    Products products
+    Products *products      # of each stage of rewards
+    Size stages
+    Size rewards            # R, of all stages
     Score score
     Size slots              # k
     Size most               # the largest number of candidates
@@ -51,12 +53,12 @@ cdef struct Ranker:
     Size n_bounds            # 0: no upper bounds
     const double *ranges    # (2, R): low and high of the rewards of a slot
     double *value           # (most,): estimates of the last `rank`
-    double *width           # (most,): its confidence widths
+    double *width           # (stages, most): its confidence widths
     double *scores          # (most,)
     double *bonuses         # (most,)
     double *spare           # (most,)
     double *combined        # (q,)
-    double *wide            # width, or bonuses where these are pointwise
+    double *wide            # width, or bonuses where these are pointwise or of several stages
     double bonus            # what to multiply wide by
     int64_t *best           # (slots,)
 
@@ -95,11 +97,12 @@ cdef void exposure_rates(In slots, In weights, Out chances, Size k) noexcept nog
 cdef void features_of(In items, Size n, InInts ranking, Size k, Size q, Out rows) noexcept nogil
 cdef void expected_features(In chances, In user, In rows, Size k, Size p, Size q, Out x) noexcept nogil
 cdef int64_t count_exposed(
-    int64_t exposure, InInts items, In exposed, In rewards, Size k, Size n_rewards, Size n,
-    Out exposures, Out total
+    int64_t exposure, InInts items, In exposed, In rewards, Size k, Size n_rewards, Size begin,
+    Size end, Size n, Out exposures, Out total
 ) noexcept nogil
 cdef Size exposed_rows(
-    In rows, In exposures, In rewards, Size k, Size q, Size n_rewards, Out learnt, Out targets
+    In rows, In exposures, In rewards, Size k, Size q, Size n_rewards, Size begin, Size end,
+    Out learnt, Out targets
 ) noexcept nogil
 cdef void sum_slots(In terms, In exposures, Size k, Out out) noexcept nogil
 cdef void count_ranking(
@@ -147,12 +150,15 @@ cdef void _deprived_first(
     params, Out out, Size n
 ) noexcept nogil
 cdef void _combine(Ranker *self, const double *user, const double *weights) noexcept nogil
-cdef Real _bonus(In weights, In params, Real log_det, Size n_rewards) noexcept nogil
+cdef Real _bonus(
+    In weights, In params, Real log_det, Size begin, Size end, Size n_rewards
+) noexcept nogil
 cdef void _add_pointwise(
     In own, In width, Real low, Real high, Real noise, Real wide, Real weight, Out out, Size n
 ) noexcept nogil
 cdef void _estimate_along(In turned, In items, Out out, Size q, Size n) noexcept nogil
 cdef void _worth(Ranker *self, const double *items, Size n, const double *weights) noexcept nogil
+cdef void _add_widths(Ranker *self, In weights, In params, Out out, Size n) noexcept nogil
 cdef void _around(Ranker *self, InInts pinned, Size n, Ints ranking) noexcept nogil
 cdef Real _swapped(
     Real chance, const double *draws, const int64_t *pinned, Ints ranking, Size k

@@ -184,26 +184,32 @@ def score_by_name(name):
 
 def _combine(self, user, weights):
     """combined = sum_r weights_r theta_r, turned to the user. user (p,), weights (R,)."""
-    of: cython.pointer[Products] = cython.address(self.products)
-    q: Size = of.q
-    turned: In = of.turned
+    of: cython.pointer[Products]
+    turned: In
+    q: Size = self.products.q
     combined: Out = self.combined
-    turn_parameters(user, of.linear.theta, of.turned, of.p, q, of.linear.rewards)
+    first: Size = 0
     for e in range(q):
         combined[e] = 0.0
-    for r in range(of.linear.rewards):
-        for e in range(q):
-            combined[e] += weights[r] * turned[r * q + e]
+    for s in range(self.stages):
+        of = self.products + s
+        turned = of.turned
+        turn_parameters(user, of.linear.theta, of.turned, of.p, q, of.linear.rewards)
+        for r in range(of.linear.rewards):
+            for e in range(q):
+                combined[e] += weights[first + r] * turned[r * q + e]
+        first += of.linear.rewards
 
 
-def _bonus(weights, params, log_det, n_rewards):
-    """What widths are worth: sum_r |g_r| alpha_r, optimistic for either sign of g, times the
-    exploration; alpha_r = R_r sqrt(2 ln(1/delta_1) + ln det V/det V_0) + sqrt(ridge) D_theta_r.
+def _bonus(weights, params, log_det, begin, end, n_rewards):
+    """What widths are worth: sum_r |g_r| alpha_r over the rewards of a stage, optimistic for either
+    sign of g, times the exploration; alpha_r = R_r sqrt(2 ln(1/delta_1) + ln det V/det V_0) +
+    sqrt(ridge) D_theta_r.
 
-    weights (R,), params: see `Ranker`.
+    weights (R,), params: see `Ranker`; begin, end: of the rewards of the stage.
     """
     total: Real = 0.0
-    for r in range(n_rewards):
+    for r in range(begin, end):
         alpha = params[HEAD + r] * sqrt(params[LEVEL] + log_det) + params[HEAD + n_rewards + r]
         total += fabs(weights[r]) * alpha
     return params[EXPLORATION] * total
@@ -229,37 +235,59 @@ def _estimate_along(turned, items, out, q, n):
 
 def _worth(self, items, n, weights):
     """What confidence widths are worth: bonus and wide. Where pointwise, wide are the sums
-    sum_r |g_r| bonus_r of each item, and bonus is 1.
+    sum_r |g_r| bonus_r of each item, and bonus is 1; so it is where widths are summed over stages.
 
     items (q, n), weights (R,); `turned` and `width` are those of the round.
     """
-    of: cython.pointer[Products] = cython.address(self.products)
-    n_rewards: Size = of.linear.rewards
+    of: cython.pointer[Products] = self.products
     params: cython.pointer[cython.const[cython.double]] = self.params
+    n_rewards: Size = self.rewards
+    first: Size = 0
     low: cython.pointer[cython.const[cython.double]]
-    if params[EXPLORATION] >= 0.0:
-        self.bonus = _bonus(weights, params, of.linear.counters[LOG_DET], n_rewards)
+    if params[EXPLORATION] >= 0.0 and self.stages == 1:
+        self.bonus = _bonus(weights, params, of.linear.counters[LOG_DET], 0, n_rewards, n_rewards)
         self.wide = self.width
         return
     self.bonus = 1.0
     self.wide = self.bonuses
-    low = params + self.n_params - 2 * n_rewards
-    radius = pointwise_radius(cython.cast(Real, of.linear.d), of.linear.counters[UPDATES])
     for i in range(n):
         self.bonuses[i] = 0.0
-    for r in range(n_rewards):
-        _estimate_along(of.turned + r * of.q, items, self.spare, of.q, n)
-        _add_pointwise(
-            self.spare,
-            self.width,
-            low[r],
-            low[n_rewards + r],
-            params[HEAD + r],
-            radius,
-            weights[r],
-            self.bonuses,
-            n,
-        )
+    if params[EXPLORATION] >= 0.0:
+        _add_widths(self, weights, params, self.bonuses, n)
+        return
+    low = params + self.n_params - 2 * n_rewards
+    for s in range(self.stages):
+        of = self.products + s
+        radius = pointwise_radius(cython.cast(Real, of.linear.d), of.linear.counters[UPDATES])
+        for r in range(of.linear.rewards):
+            _estimate_along(of.turned + r * of.q, items, self.spare, of.q, n)
+            _add_pointwise(
+                self.spare,
+                self.width + s * self.most,
+                low[first],
+                low[n_rewards + first],
+                params[HEAD + first],
+                radius,
+                weights[first],
+                self.bonuses,
+                n,
+            )
+            first += 1
+
+
+def _add_widths(self, weights, params, out, n):
+    """out_i += sum_s bonus_s width_si over the stages. weights (R,), out (n,)."""
+    width: In
+    first: Size = 0
+    end: Size
+    for s in range(self.stages):
+        end = first + self.products[s].linear.rewards
+        log_det = self.products[s].linear.counters[LOG_DET]
+        bonus = _bonus(weights, params, log_det, first, end, self.rewards)
+        width = self.width + s * self.most
+        for i in range(n):
+            out[i] += bonus * width[i]
+        first = end
 
 
 def _around(self, pinned, n, ranking):
@@ -321,10 +349,15 @@ def _estimate_items(self, user, items, n, weights):
 
     user (p,), items (q, n), weights (R,). d^2 q + n q^2/2 multiplications.
     """
-    of: cython.pointer[Products] = cython.address(self.products)
-    contract(of, user)
+    width: Out = self.width
+    of: cython.pointer[Products] = self.products
+    for s in range(self.stages):
+        contract(self.products + s, user)
     _combine(self, user, weights)
-    estimates(self.combined, of.metric, items, self.spare, self.value, self.width, of.q, n)
+    for s in range(self.stages):
+        of = self.products + s
+        estimates(self.combined, of.metric, items, self.spare, self.value, width, of.q, n)
+        width += self.most
     _worth(self, items, n, weights)
 
 
@@ -358,7 +391,7 @@ def rank(self, user, items, n, direction, exposed, shown, t, pinned, draws, rank
         shown,
         t,
         self.slots,
-        self.params + HEAD + 2 * self.products.linear.rewards,
+        self.params + HEAD + 2 * self.rewards,
         self.scores,
         n,
     )
@@ -407,17 +440,15 @@ def certify_ranking(self, user, items, n, slope, ranking, terms):
     After `rank` for the same user, whose scores it overwrites: confidence widths do not depend on
     the direction. user (p,), items (q, n), slope (n + R,), ranking (k,), terms (2, k).
     """
-    of: cython.pointer[Products] = cython.address(self.products)
     k: Size = self.slots
-    n_rewards: Size = of.linear.rewards
+    n_rewards: Size = self.rewards
     most: Real = 0.0
     own: Out = self.spare
     scores: Out = self.scores
-    width: In = self.width
     for r in range(n_rewards):
         most += max(slope[n + r] * self.ranges[r], slope[n + r] * self.ranges[n_rewards + r])
     _combine(self, user, slope + n)
-    _estimate_along(self.combined, items, self.spare, of.q, n)
+    _estimate_along(self.combined, items, self.spare, self.products.q, n)
     for i in range(n):
         scores[i] = own[i] + slope[i]
     top_k(self.scores, n, k, self.best)
@@ -425,9 +456,9 @@ def certify_ranking(self, user, items, n, slope, ranking, terms):
         terms[j] = 0.0
         terms[k + j] = scores[self.best[j]] - scores[ranking[j]]
     if self.n_bounds > 0:
-        bonus = _bonus(slope + n, self.bounds, of.linear.counters[LOG_DET], n_rewards)
+        _add_widths(self, slope + n, self.bounds, self.spare, n)
         for i in range(n):
-            scores[i] = min(own[i] + bonus * width[i], most) + slope[i]
+            scores[i] = min(own[i], most) + slope[i]
         top_k(self.scores, n, k, self.best)
         for j in range(k):
             terms[j] = scores[self.best[j]]
@@ -467,12 +498,12 @@ def expected_features(chances, user, rows, k, p, q, x):
             x[a * q + e] = user[a] * combined
 
 
-def count_exposed(exposure, items, exposed, rewards, k, n_rewards, n, exposures, total):
+def count_exposed(exposure, items, exposed, rewards, k, n_rewards, begin, end, n, exposures, total):
     """Which slots count as exposed, and the reward vector of the ranking, which is added to total.
 
-    exposure: OBSERVED, SHOWN or UNTIL_LAST_CLICK. items, exposed (k,), rewards (k, R),
-    exposures (k,), total (n,). 0, or where the feedback contradicts itself, before anything is
-    written: slot + k times what is wrong.
+    exposure: OBSERVED, SHOWN or UNTIL_LAST_CLICK. items, exposed (k,), rewards (k, R), of which
+    those from `begin` to below `end` count, exposures (k,), total (n,). 0, or where the feedback
+    contradicts itself, before anything is written: slot + k times what is wrong.
     """
     first: Size = n - n_rewards
     last: Size = -1
@@ -484,7 +515,7 @@ def count_exposed(exposure, items, exposed, rewards, k, n_rewards, n, exposures,
                 return k * ITEM_TWICE + j
         if exposed[j] != 0.0 and exposed[j] != 1.0:
             return k * NOT_A_COIN + j
-        for r in range(n_rewards):
+        for r in range(begin, end):
             if not isfinite(rewards[j * n_rewards + r]):
                 return k * NOT_FINITE + j
             if rewards[j * n_rewards + r] != 0.0:
@@ -500,23 +531,25 @@ def count_exposed(exposure, items, exposed, rewards, k, n_rewards, n, exposures,
             exposures[j] = 0.0
         if exposures[j] != 0.0:
             total[items[j]] += 1.0
-            for r in range(n_rewards):
+            for r in range(begin, end):
                 total[first + r] += rewards[j * n_rewards + r]
     return 0
 
 
-def exposed_rows(rows, exposures, rewards, k, q, n_rewards, learnt, targets):
+def exposed_rows(rows, exposures, rewards, k, q, n_rewards, begin, end, learnt, targets):
     """The rows and rewards of the items that were exposed, and how many.
 
-    rows, learnt (k, q), exposures (k,), rewards, targets (k, R).
+    rows, learnt (k, q), exposures (k,), rewards (k, R), of which those from `begin` to below `end`
+    go to targets (k, end - begin).
     """
     r: Size = 0
+    size: Size = end - begin
     for j in range(k):
         if exposures[j] > 0.0:
             for e in range(q):
                 learnt[r * q + e] = rows[j * q + e]
-            for e in range(n_rewards):
-                targets[r * n_rewards + e] = rewards[j * n_rewards + e]
+            for e in range(size):
+                targets[r * size + e] = rewards[j * n_rewards + begin + e]
             r += 1
     return r
 
@@ -704,23 +737,26 @@ def support_of_rankings(self, direction, shares, spare, scores, best, out):
 
 def ranker_room(self):
     """How many numbers `ranker_scratch` needs; those of its products among them."""
-    own: Size = 5 * self.most + self.products.q + self.slots + 8 * 8
-    return own + products_room(cython.address(self.products))
+    total: Size = (4 + self.stages) * self.most + self.products.q + self.slots + 8 * 8
+    for s in range(self.stages):
+        total += products_room(self.products + s)
+    return total
 
 
 def ranker_scratch(self, room):
     """Divide room among the scratch arrays, each from the start of a cache line on."""
     self.value = aligned(room)
     self.width = aligned(self.value + self.most)
-    self.scores = aligned(self.width + self.most)
+    self.scores = aligned(self.width + self.stages * self.most)
     self.spare = aligned(self.scores + self.most)
     self.bonuses = aligned(self.spare + self.most)
     self.combined = aligned(self.bonuses + self.most)
     self.best = cython.cast(cython.pointer[int64_t], aligned(self.combined + self.products.q))
     self.wide = self.width
-    products_scratch(
-        cython.address(self.products), cython.cast(cython.p_double, self.best + self.slots)
-    )
+    room = cython.cast(cython.p_double, self.best + self.slots)
+    for s in range(self.stages):
+        products_scratch(self.products + s, room)
+        room += products_room(self.products + s)
 
 
 # --- for Python -------------------------------------------------------------------------------
@@ -889,6 +925,7 @@ class Ranking:
     """
 
     own: Ranker
+    products: Products
     arrays: tuple[Any, ...]  # keeps them alive
     room: cython.p_double
 
@@ -909,7 +946,7 @@ class Ranking:
         most: Size,
     ) -> None:
         own: cython.pointer[Ranker] = cython.address(self.own)
-        of: cython.pointer[Products] = cython.address(self.own.products)
+        of: cython.pointer[Products] = cython.address(self.products)
         n: Size = theta.shape[1]
         of.p, of.q, of.most = p, q, k
         of.linear.blocks, of.linear.rewards, of.linear.d = 1, n, p * q
@@ -941,6 +978,7 @@ class Ranking:
         of.linear.theta = cython.address(theta[0, 0, 0])
         of.linear.inverse = cython.address(inverse[0, 0, 0])
         of.linear.counters = cython.address(counters[0])
+        own.products, own.stages, own.rewards = of, 1, n
         own.slots, own.most = k, most
         own.params, own.n_params = cython.address(params[0]), params.shape[0]
         own.n_bounds = bounds.shape[0]
@@ -1055,7 +1093,7 @@ class Ranking:
             user.shape[0] == own.products.p
             and items.shape[0] == own.products.q
             and own.slots <= n <= own.most
-            and direction.shape[0] == n + own.products.linear.rewards
+            and direction.shape[0] == n + own.rewards
         ):
             raise ValueError("the user, the items or the direction has another shape")
 
@@ -1133,6 +1171,8 @@ def count_exposures(
         cython.address(exposed[0]),
         cython.address(rewards[0, 0]),
         k,
+        rewards.shape[1],
+        0,
         rewards.shape[1],
         total.shape[0],
         cython.address(exposures[0]),

@@ -140,7 +140,9 @@ class FrankWolfe:
         bound, rule = bind(self, kind), None
         if hasattr(bound.base, "rule") and not callable(self.iterate):
             rule = bound.base.rule(bound.kind.problem)
-        whole = not isinstance(rule, LinearRule) or rule.extended or rule.own or rule.ascent[0]
+        whole = rule is None
+        if isinstance(rule, LinearRule):
+            whole = bool(rule.extended or rule.own or rule.ascent[0])
         if whole:
             require_one_stage(self if callable(self.iterate) else bound.base, bound.kind.problem)
         forms = {LinearRule: ArmsRunning, RankingRule: RankingsRunning}

@@ -21,7 +21,7 @@ from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.candidates import NONE, Candidates, find, item_features, sizes
 from fairwolfe.core.contexts import Arms
 from fairwolfe.core.decision import Batch, Decision, Learnt
-from fairwolfe.core.feedback import Shown, StageAnswer, row_of, stage_answers
+from fairwolfe.core.feedback import StageAnswer, row_of
 from fairwolfe.core.groups import Attributes, Groups, moved
 from fairwolfe.core.interrupts import uninterrupted
 from fairwolfe.core.kinds import Kind, Stack, kind_of, require_kind
@@ -344,6 +344,19 @@ class Running(Repairable):
     def learner(self) -> tuple[Any, Any]:
         return self.base, self.base_state
 
+    def repair(self) -> float:
+        if self.kind.problem.n_stages == 1:
+            return super().repair()
+        self.engine.recompute()
+        if self.state.learnt[:, STATUS].any():
+            self._raise_useless()
+        return self.drift()
+
+    def drift(self) -> float:
+        if self.kind.problem.n_stages == 1:
+            return super().drift()
+        return float(self.state.learnt[:, DRIFT].max())
+
     def counts(self) -> dict[str, int]:
         """What the policy counts itself."""
         return {}
@@ -358,20 +371,21 @@ class Running(Repairable):
         n: int = 1,
         advance: bool | None = None,
         every: int = 1,
-        **how: Any,
+        explain: bool = True,
+        starts: IntVector | None = None,
     ) -> Any:
         """Propose rows for contexts that were read, n of them; only reads the state.
 
         rng: a generator, or `Numbered` draws; number: of the first decision; advance: whether each
         counts as open for the next, None where open decisions count; every: how many decisions
-        share a direction.
+        share a direction; starts: where the candidates of each ranking begin in `given.places`.
         """
-        rows, features, more = self._inputs(given, n, **how)
-        draws, normals = self.draws(rng, n)
+        rows, features, more = self._inputs(given, n, explain, starts)
+        drawn = self._no_draws if n == 1 else None
+        draws, normals = self.draws(rng, n) if drawn is None else drawn
         ahead = self.plan.anticipate if advance is None else advance
         # True: propose; `open_rows` makes them decisions.
-        asked = (features, draws, normals, number, *more, ahead, True, every)
-        done = self.engine.decide(rows, *asked)
+        done = self.engine.decide(rows, features, draws, normals, number, *more, ahead, True, every)
         if done < n:
             self.raise_failure(useless=done < 0)
         if isinstance(given, Arms) and given.places is not None:
@@ -382,11 +396,9 @@ class Running(Repairable):
         return rows
 
     def _inputs(
-        self, given: Any, n: int, explain: bool = True, starts: IntVector | None = None
+        self, given: Any, n: int, explain: bool, starts: IntVector | None
     ) -> tuple[Any, Any, tuple[Any, ...]]:
-        """Empty rows for n decisions, and the arrays that the engine reads of their contexts.
-        starts: where the candidates of each ranking begin in `given.places`.
-        """
+        """Empty rows for n decisions, and the arrays that the engine reads of their contexts."""
         raise NotImplementedError
 
     def decide_stack(
@@ -451,24 +463,27 @@ class Running(Repairable):
 
         observation: of a stage, or of all stages, one after the other.
         """
-        problem, stage = self.kind.problem, 0
-        arrays = observation if isinstance(observation, Shown) else (observation,)
-        if isinstance(observation, StageAnswer):
-            arrays, stage = (observation.rewards,), observation.stage
-        elif problem.n_stages > 1:
-            for i, reward in enumerate(observation):
-                for part in stage_answers(problem.stage_starts, reward):
-                    self.learn(rows.part(slice(i, i + 1)), part)
-            return
-        more = (stage,) if problem.n_stages > 1 else ()
-        done = 0
-        while done < len(rows.head):
-            code = self.engine.learn(rows, *arrays, done, *more)
+        stage = 0
+        if self.kind.problem.n_stages > 1:
+            if not isinstance(observation, StageAnswer):
+                self._learn_stages(rows, observation)
+                return
+            stage, observation = observation.stage, observation.observation
+        done, n = 0, len(rows.head)
+        while done < n:
+            code = self.engine.learn(rows, observation, done, stage)
             if code < 0:
                 self._raise_rejected(-1 - code)
-            done, due = divmod(code, 2)
-            if due:
+            done = code // 2
+            if code % 2:  # due
                 self.add_certificate()
+
+    def _learn_stages(self, rows: Any, observation: Any) -> None:
+        """Learn all stages of rows, one after the other."""
+        for i, action in enumerate(rows.actions):
+            table = self.kind.table(row_of(observation, i))
+            for part in self.kind.stages(action, table).learnt:
+                self.learn(rows.part(slice(i, i + 1)), part)
 
     def _raise_rejected(self, code: int) -> NoReturn:
         """Why the engine did not learn a row."""
@@ -547,8 +562,6 @@ class Running(Repairable):
 
     def draws(self, rng: Any, n: int) -> tuple[Matrix, Cube]:
         """What n decisions draw: for the rule, and for directions."""
-        if n == 1 and self._no_draws is not None:
-            return self._no_draws
         problem, base = self.kind.problem, self.base
         normals = np.empty((n, self.plan.samples, self.kind.seen.n_objectives + 2))
         if type(rng) is Numbered:
@@ -705,19 +718,6 @@ class ArmsRunning(Running):
         problem, oracle = self.kind.problem, self.state.design(self.rule.regression.params)
         return BanditState(problem, self.base.rule_params(problem), oracle)
 
-    def repair(self) -> float:
-        if self.kind.problem.n_stages == 1:
-            return super().repair()
-        self.engine.recompute()
-        if self.state.learnt[:, STATUS].any():
-            self._raise_useless()
-        return self.drift()
-
-    def drift(self) -> float:
-        if self.kind.problem.n_stages == 1:
-            return super().drift()
-        return float(self.state.learnt[:, DRIFT].max())
-
     @property
     def callbacks(self) -> int:
         """How often Python functions of the user were called by compiled code."""
@@ -731,7 +731,7 @@ class ArmsRunning(Running):
         super().raise_failure(useless)
 
     def _inputs(
-        self, given: Arms, n: int, explain: bool = True, starts: IntVector | None = None
+        self, given: Arms, n: int, explain: bool, starts: IntVector | None
     ) -> tuple[ArmRows, Any, tuple[Any, ...]]:
         features, places = given.features, given.places
         if features.ndim == 2:
@@ -753,14 +753,13 @@ class RankingsRunning(Running):
 
     def _fresh(self) -> State:
         kind, problem = self.kind, self.kind.problem
-        n, n_seen = problem.n_objectives, kind.seen.n_objectives
+        n, n_seen, base = problem.n_objectives, kind.seen.n_objectives, self._fresh_base()
         state = State.fresh(n, n_seen, 1, problem.dimension, self.fresh_prices(), problem.n_stages)
-        return self._with_base(state, self._fresh_base())
+        return self._with_base(state.with_design(base.oracle), base)
 
     @staticmethod
     def _with_base(state: State, base: Any) -> State:
-        counts = {name: getattr(base, name) for name in _RANKING_FIELDS}
-        return state.with_design(base.oracle)._replace(**counts)
+        return state._replace(**{name: getattr(base, name) for name in _RANKING_FIELDS})
 
     def _start(self) -> None:
         problem, rule, state = self.kind.problem, self.rule, self.state
@@ -796,7 +795,7 @@ class RankingsRunning(Running):
         return calls
 
     def _inputs(
-        self, given: Candidates, n: int, explain: bool = True, starts: IntVector | None = None
+        self, given: Candidates, n: int, explain: bool, starts: IntVector | None
     ) -> tuple[RankingRows, Any, tuple[Any, ...]]:
         k, p, n_directions = self._shape
         users = given.user if given.user.ndim == 2 else given.user[None]
@@ -851,10 +850,12 @@ def require_one_stage(learner: Any, problem: Problem) -> None:
     """InvalidInput where rewards arrive in stages, and the learner takes whole answers."""
     if problem.n_stages > 1:
         parts = " | ".join(", ".join(names) for names in problem.stage_names)
+        others = "FrankWolfe with LinUCB(), SquareCB(), EpsilonGreedy(), Thompson() or Uniform()"
+        if problem.kind == "ranking":
+            others = "FWLinUCBRank(objective)"
         raise InvalidInput(
             f"the rewards arrive in {problem.n_stages} stages ({parts}), and {learner!r:.80} "
-            "learns whole answers; leave out stages=, or use FrankWolfe with LinUCB(), SquareCB(), "
-            "EpsilonGreedy(), Thompson() or Uniform()"
+            f"learns whole answers; leave out stages=, or use {others}"
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairwolfe.core.arrays import Cube, IntMatrix, IntVector, Matrix, Vector
-from fairwolfe.core.feedback import StageAnswer, stage_answers
+from fairwolfe.core.feedback import StageAnswer
 from fairwolfe.core.kinds import Kind, kind_of
 from fairwolfe.core.problem import Problem
 from fairwolfe.core.protocols import Environment
@@ -152,17 +152,26 @@ class PlainRun(Simulation):
         clicked = [bool(reward[max(begin, first) : end].any()) for begin, end in pairwise(starts)]
         late = [rounds_of(law, u, some) for law, some in zip(laws, clicked, strict=True)]
         self._expect(decision)
-        known = None
-        for stage in sorted(range(len(laws)), key=lambda stage: (late[stage], stage)):
-            answer = feedback
-            if len(laws) > 1:
-                part = np.full(reward.size, np.nan)
-                part[starts[stage] : starts[stage + 1]] = reward[starts[stage] : starts[stage + 1]]
-                (answer,) = stage_answers(starts, part, known)
-                known = answer.rewards[0]
-            heappush(self.waiting, (self.t + late[stage], self.t, stage, decision, answer))
+        if len(laws) == 1:
+            heappush(self.waiting, (self.t + late[0], self.t, 0, decision, feedback))
+        else:
+            self._send_stages(decision, feedback, late)
         while self.waiting and self.waiting[0][0] <= self.t:
             self.learn(*heappop(self.waiting)[3:])
+
+    def _send_stages(self, decision: Any, feedback: Any, late: list[int]) -> None:
+        """Send each stage of feedback on its way."""
+        kind, known = self.kind, None
+        table = kind.table(kind.observe(decision.action, feedback).observation)
+        for stage in sorted(range(len(late)), key=lambda stage: (late[stage], stage)):
+            part = np.full(table.shape, np.nan)
+            own = ..., slice(kind.known_starts[stage], kind.known_starts[stage + 1])
+            part[own] = table[own]
+            staged = kind.stages(decision.action, part, known)
+            known = staged.known
+            for answer in staged.learnt:
+                arrives = self.t + late[stage]
+                heappush(self.waiting, (arrives, self.t, answer.stage, decision, answer))
 
     def _expect(self, decision: Any) -> None:
         """The snapshot that decided counts the decision as open, and so does the live state, whose
@@ -304,6 +313,11 @@ class RankingsRun(CompiledRun):
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
+        if self.problem.n_stages > 1 and self.policy.base.exposure == "until_last_click":
+            raise InvalidInput(
+                "exposure='until_last_click' counts down to the last click of the first stage, and "
+                "this world also gives later rewards to items below it; use 'observed' or 'shown'"
+            )
         self.users, self.tables = self.environment.features(self.world)
         self.rewards, self.options = self.world.rewards, (self.truth,)
         problem = self.problem
@@ -312,7 +326,9 @@ class RankingsRun(CompiledRun):
 
     def _mailbox(self) -> RankingMailbox:
         kept = self.problem.n_objectives if self.running.plan.keeps_direction else 0
-        return RankingMailbox(self.problem.n_slots or 0, len(self.problem.rewards), kept)
+        problem = self.problem
+        k, n_rewards = problem.n_slots or 0, len(problem.rewards)
+        return RankingMailbox(k, n_rewards, kept, problem.n_stages)
 
     def drawn(self, wanted: int) -> RankingsDrawn:
         n = min(wanted, self.most)
