@@ -129,7 +129,7 @@ def test_reports_that_are_lost_repeated_and_late_over_a_kill(
 ) -> None:
     rng = np.random.default_rng(0)
     told: Counter[str] = Counter()
-    earned = Counter(clicks=0, ordered=0, margin=0.0, returned=0)
+    earned = {"clicks": 0.0, "ordered": 0.0, "margin": 0.0, "returned": 0.0}
     port, visits = free_port(), 60
     with Server(tmp_path, config("6 s", "12 s", port=port)) as server:
         shop = patiently(opened(server.url))
