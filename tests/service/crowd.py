@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 PAUSE = 0.1  # seconds after a failed attempt
+RANKED = ("front", "aisle")
 
 
 class Event(NamedTuple):
@@ -30,8 +31,8 @@ class Event(NamedTuple):
 class Crowd:
     """Threads that play a shop against a server that may die at any moment.
 
-    models: whom they ask; `front` ranks items, the others choose among arms; now and then both
-    rewards of these come in one entry
+    models: whom they ask; those of RANKED rank items, the others choose among arms; now and then
+    both rewards of these come in one entry
     """
 
     def __init__(
@@ -83,16 +84,18 @@ class Crowd:
         self, me: int, rng: random.Random, model: str, pending: list[dict[str, Any]]
     ) -> None:
         body: dict[str, Any] = {"request_id": f"{me}-{rng.random()}"}
-        if model == "front":
+        if model in RANKED:
             body["user"] = [rng.uniform(-0.4, 0.4) for _ in range(4)]
         else:
             body["arms"] = [[rng.uniform(-0.3, 0.3) for _ in range(5)] for _ in range(3)]
         answer = self._ask(me, "decide", model, body)
         if answer is None or rng.random() < 0.1:  # some never report
             return
-        if model == "front":
+        if model in RANKED:
             seen = answer["items"][: rng.randrange(1, 4)]
             parts = [{"exposed": seen}, {"clicked": rng.sample(seen, rng.randrange(2))}]
+            if model == "aisle":
+                parts.append({"rewards": {"minutes": {key: rng.randrange(4) for key in seen}}})
         else:
             earned = ({"clicks": rng.randrange(2)}, {"minutes": rng.randrange(11)})
             parts = [{"rewards": part} for part in earned]

@@ -28,9 +28,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fairwolfe.service.core import LONGEST
-from tests.service.crowd import Crowd, Event
+from tests.service.crowd import RANKED, Crowd, Event
 from tests.service.row_bytes import Logged, read_log
-from tests.service.servers import ARMS, GROUPED, ROOT, STAGED, Server, wait_for
+from tests.service.servers import ARMS, GROUPED, ROOT, STAGED, STAGED_RANKING, Server, wait_for
 from tests.service.test_p06_full_disk import fill
 
 WINDOW, LATER = 3.0, 6.0  # LATER: of the minutes of models with two stages
@@ -42,9 +42,10 @@ MODELS = {
     "quick": ARMS.replace("models.router]", 'models.quick]\napply = "arrival"'),
     "staged": STAGED.replace("models.router]", "models.staged]"),
     "brisk": STAGED.replace("models.router]", 'models.brisk]\napply = "arrival"'),
+    "aisle": STAGED_RANKING.replace("models.front]", "models.aisle]"),
 }
 NUMBERS = {name: number for number, name in enumerate(MODELS)}  # in the log
-STAGES = {name: 2 if name in ("staged", "brisk") else 1 for name in MODELS}
+STAGES = {name: 2 if name in ("staged", "brisk", "aisle") else 1 for name in MODELS}
 CONFIG = 'state = "state"\nlisten = "127.0.0.1:0"\n' + "".join(MODELS.values()).format(
     window=f"{WINDOW:g} s", later=f"{LATER:g} s", missing="zero"
 )
@@ -59,7 +60,7 @@ ITEMS = [
 
 
 class Play:
-    """A service with five models, its clients, and the troubles that it goes through."""
+    """A service with six models, its clients, and the troubles that it goes through."""
 
     def __init__(self, folder: Path, *module: str, clients: int = 4, seed: int = 0) -> None:
         self.server = Server(folder, CONFIG, *module)
@@ -94,7 +95,8 @@ class Play:
             time.sleep(self.rng.uniform(0.2, 2.0))
             self._kill()
         self._start()
-        self.server.post("/v1/models/front/items", {"items": ITEMS})
+        for name in RANKED:
+            self.server.post(f"/v1/models/{name}/items", {"items": ITEMS})
         self.crowd.start()
         for trouble in troubles:
             if trouble != "first":
@@ -247,7 +249,7 @@ class Play:
             if row is None:
                 yield f"decision {answer['id']} was acknowledged and is not in the log"
                 continue
-            ranked = event.model == "front"
+            ranked = event.model in RANKED
             made = [log.items[item] for item in row.action] if ranked else row.action
             chance = row.head["probability"]
             told = (answer["items" if ranked else "arm"], answer.get("probability"))
@@ -270,12 +272,15 @@ class Play:
                 yield f"{missing} of decision {id} was acknowledged as {outcome} and is lost"
         elif outcome == "late":
             up, lives = self._up(decided[id].began, event.ended)
-            later = STAGES[event.model] > 1 and "minutes" in entry["rewards"]
+            later = STAGES[event.model] > 1 and "minutes" in entry.get("rewards", ())
             if up < (LATER if later else WINDOW) - SLACK * lives:
                 yield f"{id} was late after {up:.2f} s in which it could have been reported"
         elif outcome == "unknown":
             if event.ended < self.lost.get(id, math.inf):
                 yield f"{id} was unknown, and no restore had undone it"
+        elif event.model == "aisle" and "rewards" in entry:  # the first stage ended without it
+            if self._up(decided[id].began, event.ended)[0] < WINDOW - SLACK:
+                yield f"{id} was a {outcome}, and its first window had not ended"
         else:
             yield f"{id} was a {outcome}"
 
@@ -296,6 +301,7 @@ def cells_of(said: dict[str, Any]) -> list[Any]:
     for name, value in (said.get("rewards") or {}).items():
         if isinstance(value, dict):
             cells += [(name, key, float(number)) for key, number in value.items()]
+            cells += [("exposed", key) for key, number in value.items() if number]
         else:
             cells.append((name, float(value)))
     return cells

@@ -38,6 +38,11 @@ problem = {{ kind = "ranking", n_slots = 3, n_features = [4, 4] }}
 objective = {{ name = "two-sided", items = {{ name = "gini-welfare" }}, beta = 0.5 }}
 policy = {{ name = "fw-linucb-rank", exploration = 0.1 }}
 """
+STAGED_RANKING = RANKING.replace(
+    "n_features = [4, 4] }}",
+    "n_features = [4, 4], rewards = {{ clicks = [0, 3], "
+    'minutes = {{ range = [0, 9], window = "{later}" }} }} }}',
+)
 GROUPED = RANKING.replace(
     'items = {{ name = "gini-welfare" }}',
     'items = {{ name = "by-group", objective = {{ name = "gini-welfare" }}, by = "maker" }}',

@@ -89,7 +89,6 @@ def test_rewards_with_one_window_are_a_stage() -> None:
         ('range = [0, 10], ', "", r"rewards.margin is .*; give its range"),
         ('range = [0, 10], ', "range = [0, 10], wait = 3, ", "rewards.margin is"),
         ('n_features = 3', 'n_features = 3\nstages = [["clicks"]]', "stages is not given here"),
-        ('kind = "arms"', 'kind = "ranking"\nn_slots = 2', "learns rankings by one"),
     ],
 )  # fmt: skip
 def test_what_the_configuration_refuses(old: str, new: str, sentence: str) -> None:

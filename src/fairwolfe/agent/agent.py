@@ -44,7 +44,7 @@ from fairwolfe.core.feedback import (
     stages_in,
 )
 from fairwolfe.core.interrupts import uninterrupted
-from fairwolfe.core.kinds import Answer, Answers, Rewards, Stack, finite_number
+from fairwolfe.core.kinds import Answer, Answers, Stack, finite_number
 from fairwolfe.core.problem import Problem, is_whole, whole_number
 from fairwolfe.core.streams import Numbered
 from fairwolfe.errors import FairwolfeError, InvalidInput, NumericalFailure
@@ -505,12 +505,14 @@ class Agent(AgentFile):
         """Learn one stage of decisions, for code that itself keeps what is known of each; if one of
         them is wrong, none is learnt.
 
-        rewards (decisions, rewards): those of the stage and of the stages that were learnt before
-        it, NaN elsewhere. The agent keeps nothing of them until the other stages come, and memory
-        does not grow with the decisions that wait: answer these by `update_stage` too.
+        rewards: a matrix (decisions, rewards), or for rankings a `Shown` of columns: those of the
+        stage and of the stages that were learnt before it, NaN elsewhere. The agent keeps nothing
+        of them until the other stages come, and memory does not grow with the decisions that wait:
+        answer these by `update_stage` too.
         """
-        problem = self.problem
-        first, stop = problem.stage_starts[stage : stage + 2]
+        kind = self._kind
+        table = kind.settled(kind.table(rewards))
+        own, ranges = kind.stage_rewards(table, stage)
         with self._lock:
             self._recover()
             entries: list[Entry] = []
@@ -519,17 +521,14 @@ class Agent(AgentFile):
             for batch in self._batches("decisions", decisions):
                 self._verify(batch)
                 entries += [self._ledger.entry(decision, stage) for decision in batch]
-                pieces.append((batch, StageAnswer(stage, rewards[at : at + len(batch)])))
+                pieces.append((batch, StageAnswer(stage, table[at : at + len(batch)])))
                 at += len(batch)
-            own = rewards[:, first:stop]
-            if rewards.shape != (at, problem.n_objectives) or not np.isfinite(own).all():
+            if table.shape != (at, *kind.known_shape) or not np.isfinite(own).all():
                 raise InvalidInput(
-                    f"rewards of {at} decisions have shape {rewards.shape}, or hold numbers of "
+                    f"rewards of {at} decisions have shape {table.shape}, or hold numbers of "
                     f"stage {stage} that are not finite"
                 )
-            low, high = problem.low[first:stop], problem.high[first:stop]
-            far = ((own < low) | (own > high)).any(axis=1)
-            outside, words = Rewards(problem.stage_names[stage], low, high).outside_any(far, own)
+            outside, words = ranges.outside_any(ranges.far(own, kind.first_leads), own)
             if outside:
                 self._warn_outside(words)
             self._apply(entries, pieces, outside, {})

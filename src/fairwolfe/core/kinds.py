@@ -96,6 +96,8 @@ class Kind(ABC):
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
 
+    rewards: Rewards  # those that feedback names, and their ranges
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.problem!r})"
 
@@ -176,6 +178,17 @@ class Kind(ABC):
         reward vector.
         """
         return observation
+
+    def settled(self, table: Any) -> Any:
+        """The tables of several decisions, as they are learnt."""
+        return table
+
+    def stage_rewards(self, table: Any, stage: int) -> tuple[Any, Rewards]:
+        """The rewards of a stage in tables, and their ranges."""
+        ranges, starts = self.rewards, self.known_starts
+        before = self.known_shape[-1] - len(ranges.names)  # an exposure, in rankings
+        first, stop = max(starts[stage], before), starts[stage + 1]
+        return table[..., first:stop], ranges.part(first - before, stop - before)
 
     def stages(self, action: Any, table: Any, before: Any = None) -> Staged:
         """What a table answers; before: what was known."""
@@ -407,6 +420,17 @@ class Rewards(NamedTuple):
         if len(values) == len(self.names):
             for name, value in zip(self.names, values, strict=True):
                 finite_number(f"the reward {name!r}", value)
+
+    def part(self, start: int, stop: int) -> Rewards:
+        """Some of them, in a row."""
+        return Rewards(self.names[start:stop], self.low[start:stop], self.high[start:stop])
+
+    def far(self, earned: Any, zero: bool) -> Any:
+        """Of which decisions a reward is out of range, (decisions,); zero: 0 never is."""
+        far = (earned < self.low) | (earned > self.high)
+        if zero:
+            far &= earned != 0.0
+        return far.reshape(len(earned), -1).any(axis=1)
 
     def outside(self, rows: Matrix) -> str:
         """The first reward that is out of range, in words; rows (k, n).

@@ -187,8 +187,21 @@ class RankingKind(Kind):
         return (0, *(1 + i - (self.problem.n_items or 0) for i in self.problem.stage_starts[1:]))
 
     def table(self, observation: Any) -> Any:
-        """By slot: the exposure, then the rewards."""
-        return np.column_stack(observation)
+        """By slot: the exposure, then the rewards; also of columns."""
+        exposed, rewards = observation
+        return np.concatenate([exposed[..., None], rewards], axis=-1)
+
+    def settled(self, table: Any) -> Any:
+        """With what counts as exposed; nothing else has earned anything."""
+        table, seen = table.copy(), table[..., :1]
+        if self.exposure == "until_last_click":
+            earned = (table[..., 1 : self.known_starts[1]] != 0.0).any(axis=-1, keepdims=True)
+            seen = np.logical_or.accumulate(earned[..., ::-1, :], axis=-2)[..., ::-1, :]
+        table[..., :1] = 1.0 if self.exposure == "shown" else seen
+        unseen = (table[..., :1] == 0.0) & np.isfinite(table)
+        unseen[..., 0] = False
+        table[unseen] = 0.0
+        return table
 
     def stages(self, action: Any, table: Any, before: Any = None) -> Staged:
         """A later stage is learnt with the first or after it, since that has the exposures."""
@@ -399,8 +412,7 @@ class RankingKind(Kind):
         outside = 0, ""
         by_slot = earned.reshape(len(actions) * self.n_slots, self.n_rewards)
         if any_outside(by_slot, low, high):
-            far = ((earned != 0.0) & ((earned < low) | (earned > high))).any(axis=(1, 2))
-            outside = self.rewards.outside_any(far, earned)
+            outside = self.rewards.outside_any(self.rewards.far(earned, True), earned)
         wrong = contradiction(self._code, actions, exposed, earned, self.problem.n_objectives)
         if wrong >= 0:
             try:

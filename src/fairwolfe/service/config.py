@@ -371,11 +371,6 @@ def _problem(table: dict[str, Any], path: str, n_items: int) -> Problem:
         given["n_features"] = tuple(given["n_features"])
     if kind == "ranking":
         given["n_items"] = n_items
-    if kind == "ranking" and "stages" in given:
-        raise InvalidInput(
-            f"{path}.rewards have several windows, and the service learns rankings by one: give "
-            "all rewards of a ranking the same"
-        )
     try:
         return Problem(**given)
     except InvalidInput as error:

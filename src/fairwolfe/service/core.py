@@ -529,7 +529,7 @@ class Core:
 
     def _feedback(self, draft: Draft, model: Model, works: list[Work]) -> None:
         """Stage the feedback of a model. If nothing of it is new, nothing has to be written."""
-        merge = Merge(model.ring)
+        merge = Merge(model.ring, model.observes, model.expires)
         applied: list[list[int]] = [[] for _ in model.stages]
         answers: list[tuple[Work, list[Told]]] = []
         for work in works:
@@ -549,9 +549,10 @@ class Core:
                     outcome, stage = merge.add(number, cells), cells.stage
                     if outcome != "joined":
                         merge.counts[outcome] += 1
-                    elif model.setup.apply == "arrival" and _complete(model, merge, number, stage):
-                        merge.state(number).marks[stage] |= APPLIED
-                        applied[stage].append(number)
+                    elif model.setup.apply == "arrival":
+                        for whole in _complete(model, merge, number, stage):
+                            merge.state(number).marks[whole] |= APPLIED
+                            applied[whole].append(number)
                     found.append((outcome, cells))
                 outcomes.append(told(found, model.rewards))
             answers.append((work, outcomes))
@@ -742,9 +743,9 @@ def _stored(
     model: Model, number: int, decision: Decision, joined: Joined, brought: str | None
 ) -> wire.StoredDecision:
     """A decision as it is told of. brought: what its request called its arm."""
-    ended = zip(model.ring.ended, joined.answered, joined.applied, strict=True)
+    ended = zip(model.ring.ended, model.answered(joined), joined.applied, strict=True)
     states = [
-        "joined" if answered and (over or number < end) else "expired" if number < end else "open"
+        "open" if not over and number >= end else "joined" if answered else "expired"
         for end, answered, over in ended
     ]
     name = model.name_of(decision.action, brought)
@@ -809,11 +810,18 @@ def _passes(model: Model, work: Work, test: Callable[[Model, wire.DecisionReques
     return True
 
 
-def _complete(model: Model, merge: Merge, number: int, stage: int) -> bool:
-    """Whether nothing more will come for a stage of a decision."""
+def _complete(model: Model, merge: Merge, number: int, stage: int) -> list[int]:
+    """The stages of a decision that can be learnt, since nothing more will come for them, after
+    something came for one: in rankings later ones wait for the first.
+    """
     row, names = merge.state(number), model.stages[stage]
-    whole = not model.ranks and all((0, model.places[name]) in row.numbers for name in names)
-    return bool(row.marks[stage] & FINAL) or whole
+    if not model.ranks:
+        whole = all((0, model.places[name]) in row.numbers for name in names)
+        return [stage] if whole or row.marks[stage] & FINAL else []
+    if not (row.marks[0] & (FINAL | APPLIED) or number < model.ring.closed):
+        return []
+    later = range(len(row.marks)) if stage == 0 else [stage]
+    return [s for s in later if row.marks[s] & FINAL and not row.marks[s] & APPLIED]
 
 
 def _answers(model: Model, decisions: Batch, first: int) -> list[wire.IssuedDecision]:

@@ -121,7 +121,7 @@ def _closed(
             first, joined = kept[0], Joined.from_bytes(kept[1])
         pending = waiting.popleft()
         came = joined.take(number - first)
-        if came.answered.all() or model.setup.missing == "zero":
+        if model.answered(came).all() or model.setup.missing == "zero":
             yield _row(model, number, pending, came)
 
 

@@ -64,8 +64,8 @@ def told(parts: Sequence[tuple[Outcome, Cells]], names: Sequence[str]) -> Told:
         return Told(parts[0][0])
     found: dict[str, list[str]] = {}
     for outcome, cells in parts:
-        said = sorted({reward for _, reward, _ in cells.numbers})
-        found.setdefault(outcome, []).extend(names[reward] for reward in said)
+        said = [names[reward] for reward in sorted({reward for _, reward, _ in cells.numbers})]
+        found.setdefault(outcome, []).extend(said or ["exposed"])
     first = next(outcome for outcome in _RANKED if outcome in found)
     named = {one: said for one, said in found.items() if one != "joined"}
     return Told(first, named if len(found) > 1 else {})
@@ -445,10 +445,15 @@ class FeedbackState:
 
 
 class Merge:
-    """Feedback of one group, merged beside the ring: nothing is written until it is durable."""
+    """Feedback of one group, merged beside the ring: nothing is written until it is durable.
 
-    def __init__(self, ring: Ring) -> None:
-        self.ring = ring
+    observed: whether feedback says what was exposed. Then what earns something in a later stage was
+    exposed; if the first stage was learnt without it, that is a conflict. expires: whether later
+    stages expire with the first: then what comes for them is late.
+    """
+
+    def __init__(self, ring: Ring, observed: bool = False, expires: bool = False) -> None:
+        self.ring, self.observed, self.expires = ring, observed, expires
         self.counts = {"known": 0, "late": 0, "unknown": 0, "conflict": 0}
         self._states: dict[int, FeedbackState] = {}
         self._entries: list[tuple[int, bool, int]] = []  # number, final, stage
@@ -477,6 +482,14 @@ class Merge:
             return "known"
         if marks & APPLIED:  # it was learnt from on arrival, and this comes after it
             return "late"
+        if stage > 0 and self.expires and number < self.ring.closed and not row.marks[0]:
+            return "late"
+        if stage > 0 and self.observed:
+            earned = {slot for slot, _, value in cells.numbers if value and slot not in row.exposed}
+            if earned and (number < self.ring.closed or row.marks[0] & APPLIED):
+                return "conflict"
+            if earned:
+                self.add(number, Cells(sorted(earned), (), False))
         entry = len(self._entries)
         self._entries.append((number, cells.final, stage))
         self._exposed += [(entry, slot) for slot in new_slots]

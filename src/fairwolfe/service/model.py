@@ -196,8 +196,13 @@ class Model:
         """Learn a stage of decisions, in this order; where nothing of it came, by `missing`. ahead:
         see `Ring.group`.
         """
+        skips = self.setup.missing == "skip"
+        if self.expires and stage > 0:  # without the first stage it has expired already
+            there = joined.answered[:, 0]
+            self.expired[stage] += len(numbers) - int(there.sum())
+            numbers, joined = numbers[there], joined.take(there)
         answered = joined.answered[:, stage]
-        learnt = answered if self.setup.missing == "skip" else np.ones_like(answered)
+        learnt = answered if skips else np.ones_like(answered)
         agent, at = self._ready(), 0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # agents warn of rewards out of range; metrics say so
@@ -236,13 +241,25 @@ class Model:
             return np.ascontiguousarray(joined.values[:, 0])
         return Shown(joined.exposed.astype(np.float64), np.ascontiguousarray(joined.values))
 
+    def answered(self, joined: Joined) -> Any:
+        """Whether anything came for a stage, (n, stages) or (stages,); in rankings a later one
+        expires with the first.
+        """
+        answered = joined.answered
+        if self.expires:
+            answered = answered & answered[..., :1]
+        return answered
+
     def _known(self, numbers: Any, joined: Joined, stage: int) -> Any:
         """The rewards of a stage and of the stages that were learnt before it; others are NaN."""
         over = (numbers[:, None] < np.array(self.ring.ended)) | joined.applied
         known = over & (joined.answered | (self.setup.missing == "zero"))
         known[:, stage] = True
         columns = np.repeat(known, [len(names) for names in self.stages], axis=1)
-        return np.where(columns, self._rewards(joined), np.nan)
+        if not self.ranks:
+            return np.where(columns, self._rewards(joined), np.nan)
+        exposed, values = self._rewards(joined)
+        return Shown(exposed, np.where(columns[:, None], values, np.nan))
 
     def _add_items(self, event: events.ItemsAdded, seq: int) -> None:
         objective, items = read_objective(event.objective), event.items()
@@ -269,6 +286,18 @@ class Model:
         self.changes += [seq] if objective is not None else []
 
     # --- what is known ------------------------------------------------------------------------
+
+    @property
+    def observes(self) -> bool:
+        """Whether feedback says which items were exposed."""
+        policy = self._ready().policy
+        base = getattr(policy, "base", policy)
+        return self.ranks and getattr(base, "exposure", "observed") == "observed"
+
+    @property
+    def expires(self) -> bool:
+        """Whether later stages expire with the first: without exposures they cannot be learnt."""
+        return self.ranks and self.setup.missing == "skip"
 
     def propose(
         self,
