@@ -179,7 +179,13 @@ for (name, (_, counts, _)), color in zip(played.items(), ("0.6", "#0072B2"), str
     left.plot(days, 100 * returns / np.maximum(orders, 1), color=color, linewidth=2, label=name)
 orders, returns = counts[: 7 * len(weeks)].reshape(-1, 7, 2).sum(axis=1).T
 left.plot(
-    7 * weeks + 4, 100 * returns / orders, "o", color=color, markersize=4, alpha=0.4, label="a week"
+    7 * weeks + 4,
+    100 * returns / orders,
+    "o",
+    color=color,
+    markersize=4,
+    alpha=0.4,
+    label="each week",
 )
 left.axhline(8, color="#D55E00", linewidth=1, linestyle="--")
 left.axvspan(0, 14, color="0.94", zorder=0)
