@@ -9,9 +9,9 @@ medians of the turns and ratios of these medians are printed, with the processor
 a request. Every server is one process. `durable` is `fairwolfe serve`: a decision is synced to the
 disk before it is answered; `old` the same from the sources of another commit (--against); `memory`
 the same with a store that keeps nothing safe; `fastapi` is FastAPI with `agent.act` and no store at
-all, `stored` the same with a synced append of the decision to the service's SQLite log in its
-handler. With --against both have the agent and the store of that commit: ours get faster too. At
-the end the rows of the library are printed (bench_batch.py, bench_replay.py), unless --no-library.
+all, `stored` the same with a synced append of the decision to SQLite in its handler. With --against
+both have the agent of that commit: ours gets faster too. At the end the rows of the library are
+printed (bench_batch.py, bench_replay.py), unless --no-library.
 """
 
 from __future__ import annotations
@@ -187,10 +187,8 @@ def fastapi(case: Case, folder: Path | None) -> Any:
     from fastapi import FastAPI
     from pydantic import BaseModel
 
-    from fairwolfe.service.store import SQLiteStore
-
     agent = agent_of(case)
-    store = SQLiteStore(folder / "state") if folder is not None else None
+    append = appender(folder) if folder is not None else None
 
     class Question(BaseModel):
         user: list[float] | None = None
@@ -202,8 +200,8 @@ def fastapi(case: Case, folder: Path | None) -> Any:
     @application.post("/v1/models/m/decide")
     async def decide(question: Question) -> dict[str, Any]:
         decision = agent.act(np.array(question.user or question.arms))
-        if store is not None:
-            store.append(time.monotonic(), decision.to_bytes())
+        if append is not None:
+            append(decision.to_bytes())
         if question.user is not None:
             names = agent.names or ()
             shown: Any = [names[i] for i in decision.action.tolist()]  # type: ignore[union-attr]
@@ -211,6 +209,18 @@ def fastapi(case: Case, folder: Path | None) -> Any:
         return {"id": decision.id, "arm": decision.action, "probability": decision.probability}
 
     return application
+
+
+def appender(folder: Path) -> Callable[[bytes], Any]:
+    """A synced append of a row to SQLite, with the settings of the service's log."""
+    import apsw
+
+    base = apsw.Connection(str(folder / "decisions.sqlite"))
+    for setting in ("page_size = 16384", "locking_mode = exclusive", "journal_mode = wal"):
+        base.execute(f"PRAGMA {setting}")
+    base.execute("PRAGMA synchronous = 2")
+    base.execute("CREATE TABLE log(seq INTEGER PRIMARY KEY, payload BLOB NOT NULL)")
+    return lambda data: base.execute("INSERT INTO log(payload) VALUES (?)", (data,))
 
 
 ANSWER = {"id": "0-0-0", "closes_in": 600.0, "probability": 0.4, "arm": 2}

@@ -34,7 +34,7 @@ from tests.service.servers import ARMS, GROUPED, ROOT, STAGED, STAGED_RANKING, S
 from tests.service.test_p06_full_disk import fill
 
 WINDOW, LATER = 3.0, 6.0  # LATER: of the minutes of models with two stages
-SLACK = 0.2  # seconds by which the clocks of clients and of a life of the service may differ
+SLACK = 0.05  # seconds by which the clocks of clients and of the service may differ
 NEAR = 1e-9
 MODELS = {
     "router": ARMS,
@@ -91,7 +91,7 @@ class Play:
 
     def _play(self, troubles: list[str]) -> None:
         for _ in range(troubles.count("first")):  # before there is anything
-            self.server.spawn()
+            self._spawn()
             time.sleep(self.rng.uniform(0.2, 2.0))
             self._kill()
         self._start()
@@ -117,9 +117,9 @@ class Play:
         self._start()
 
     def startup(self) -> None:
-        """kill -9, also of the start that follows, before it is ready."""
+        """kill -9, also soon after the start that follows."""
         self._kill()
-        self.server.spawn()
+        self._spawn()
         time.sleep(self.rng.uniform(0.1, 2.0))
         self._kill()
         self._start()
@@ -133,8 +133,8 @@ class Play:
         self._interrupt(LONGEST)
         os.kill(self.server.pid, signal.SIGSTOP)
         time.sleep(WINDOW + 1.0)
-        os.kill(self.server.pid, signal.SIGCONT)
         self.since = time.monotonic()
+        os.kill(self.server.pid, signal.SIGCONT)
 
     def full(self) -> None:
         """The disk is full for longer than a window."""
@@ -169,12 +169,16 @@ class Play:
         self._start()
 
     def _start(self) -> None:
+        self.since = time.monotonic()  # its clock cannot have begun before
         self.server.start()
+
+    def _spawn(self) -> None:
         self.since = time.monotonic()
+        self.server.spawn()
 
     def _kill(self) -> None:
-        self._interrupt()
         self.server.kill()
+        self._interrupt()
         self.kills += 1
 
     def _interrupt(self, counts: float = 0.0) -> None:
@@ -271,26 +275,22 @@ class Play:
             if missing and not undone:
                 yield f"{missing} of decision {id} was acknowledged as {outcome} and is lost"
         elif outcome == "late":
-            up, lives = self._up(decided[id].began, event.ended)
+            up = self._up(decided[id].began, event.ended)
             later = STAGES[event.model] > 1 and "minutes" in entry.get("rewards", ())
-            if up < (LATER if later else WINDOW) - SLACK * lives:
+            if up < (LATER if later else WINDOW) - SLACK:
                 yield f"{id} was late after {up:.2f} s in which it could have been reported"
         elif outcome == "unknown":
             if event.ended < self.lost.get(id, math.inf):
                 yield f"{id} was unknown, and no restore had undone it"
         elif event.model == "aisle" and "rewards" in entry:  # the first stage ended without it
-            if self._up(decided[id].began, event.ended)[0] < WINDOW - SLACK:
+            if self._up(decided[id].began, event.ended) < WINDOW - SLACK:
                 yield f"{id} was a {outcome}, and its first window had not ended"
         else:
             yield f"{id} was a {outcome}"
 
-    def _up(self, start: float, stop: float) -> tuple[float, int]:
-        """For how long feedback could be received and stored between two moments, and in how many
-        lives of the service.
-        """
-        parts = [min(stop, b) - max(start, a) for a, b in self.up]
-        there = [part for part in parts if part > 0.0]
-        return sum(there), max(len(there), 1)
+    def _up(self, start: float, stop: float) -> float:
+        """For how long a process was there between two moments, in which its clock may have run."""
+        return sum(max(min(stop, b) - max(start, a), 0.0) for a, b in self.up)
 
 
 def cells_of(said: dict[str, Any]) -> list[Any]:

@@ -158,9 +158,8 @@ class SquareCB(LinearBandit):
     gamma0: gamma_t = gamma0 sqrt(t), t - 1 the answered decisions; larger explores less (the paper:
         10^3, 10^4). "theorem" is the theorem's gamma_t, which needs the Lipschitz constant of f
         (FrankWolfe passes it), the problem's ranges and parameter_norm, and an oracle with a regret
-        bound. "scaled": gamma_t = SCALE sqrt(t)/sd, sd = sum_i |g_i| sd_i of the arm that looks
-        best, sd_i the standard deviation that reward i can have at its estimate: the units of
-        rewards and of f do not matter
+        bound. "scaled": gamma_t = SCALE K sqrt(t)/sum_i |g_i| R_i, R_i half the range of reward
+        i: neither the units of rewards and of f nor the number of arms matter
     oracle: `Ridge()` unless given; any oracle
     horizon: with gamma0="theorem", the fixed gamma for a known number of rounds, explores less
     delta: the confidence level delta' of the theorem
@@ -209,7 +208,7 @@ class SquareCB(LinearBandit):
 
     def rule_params(self, problem: Problem) -> Vector:
         if self.gamma0 == "scaled":
-            return np.concatenate([[SCALE], noise_scales(problem), problem.low, problem.high])
+            return np.concatenate([[SCALE], (problem.high - problem.low) / 2.0])
         if self.gamma0 != "theorem":
             return np.array([float(self.gamma0)])
         if self.lipschitz is None or not (math.isfinite(self.lipschitz) and self.lipschitz > 0.0):

@@ -133,7 +133,6 @@ cdef Size _sample(Query *q, const double *probabilities) noexcept nogil
 cdef void _gap_probabilities(In values, Size best, Real gamma, Out out, Size n) noexcept nogil
 cdef Size _sample_by_gaps(Query *q, Real gamma) noexcept nogil
 cdef Size _squarecb(Query *q) noexcept nogil
-cdef Real _deviation(Query *q, Size arm, Real least) noexcept nogil
 cdef Size _squarecb_scaled(Query *q) noexcept nogil
 cdef Real _theorem_rate(const double *params, Real arms, Real t) noexcept nogil
 cdef void _add_projected(Real weight, In value, Real low, Real high, Out out, Size arms) noexcept nogil

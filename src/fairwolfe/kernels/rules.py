@@ -253,28 +253,16 @@ def _squarecb(q: cython.pointer[Query]) -> Size:
     return _sample_by_gaps(q, q.params[0] * sqrt(_learnt(q) + 1.0))
 
 
-def _deviation(q: cython.pointer[Query], arm: Size, least: Real) -> Real:
-    """sum_i |g_i| sd_i of an arm, sd_i of `deviation_at` its estimate. params: of
-    `_squarecb_scaled`.
-    """
-    total, value = 0.0, cython.declare(Real)
-    for i in range(q.n):
-        block = arm * q.n + i if q.per_arm else i
-        x = q.features if q.per_arm else q.features + arm * q.d
-        row_products(x, q.model.theta + block * q.d, cython.address(value), 1, q.d)
-        noise, low, high = q.params[1 + i], q.params[1 + q.n + i], q.params[1 + 2 * q.n + i]
-        total += fabs(q.g[i]) * deviation_at(value, low, high, noise, least)
-    return total
-
-
 def _squarecb_scaled(q: cython.pointer[Query]) -> Size:
-    """`_sample_by_gaps` with gamma_t = c sqrt t/sd: of the estimated best arm's <g, r>, so that the
-    units of the rewards do not matter. params: c; R_i; lows; highs. draws (1,).
+    """`_sample_by_gaps` with gamma_t = c K sqrt t/sum_i |g_i| R_i: the units of the rewards do not
+    matter. params: c; R_i. draws (1,).
     """
-    t = q.model.counters[UPDATES] + 1.0
     estimated_scores(q.model, q.g, q.features, q.arms, q.d, q.per_arm, q.scores)
-    sd = _deviation(q, argmax(q.scores, q.arms), 1.0 / (1.0 + t))
-    return _sample_by_gaps(q, q.params[0] * sqrt(t) / sd if sd > 0.0 else 0.0)
+    scale: Real = 0.0
+    for i in range(q.n):
+        scale += fabs(q.g[i]) * q.params[1 + i]
+    rate: Real = q.params[0] * cython.cast(Real, q.arms) * sqrt(_learnt(q) + 1.0)
+    return _sample_by_gaps(q, rate / scale if scale > 0.0 else 0.0)
 
 
 def _theorem_rate(params: Reading, arms: Real, t: Real) -> Real:
@@ -722,7 +710,7 @@ def _needs(name: str, n: int, size: int, pointwise: bool) -> tuple[int, int]:
         "linucb": (0, 2 + (4 if pointwise else 2) * n),
         "linucb_extended": (0, 4 + (2 * n if pointwise else 0)),
         "squarecb": (1, 1),
-        "squarecb_scaled": (1, 1 + 3 * n),
+        "squarecb_scaled": (1, 1 + n),
         "squarecb_theorem": (1, 9 + 2 * n),
         "epsilon_greedy": (1, 1),
         "thompson": (size, n),
