@@ -1,151 +1,229 @@
 """
-12. A shop that asks the service
-================================
+12. A shop: margin, returns, makers
+===================================
 
-The service runs as a process of its own, and a small shop asks it by HTTP which products to show.
-What customers look at is reported at once, what they buy a little later, and some reports never
-come. All of it counts exactly once, whatever happens to the service meanwhile.
+A web shop shows an offer on every product page. It wants clicks and margin, at most 8 % of the
+orders may come back, and what comes back is known two weeks later. Its front page should be fair to
+the makers of the products, who come and go. :doc:`/shop` puts the same shop in front of a service.
 """
 
-import subprocess
-import sys
-import tempfile
-import time
-from collections import Counter
-from pathlib import Path
+from collections import deque
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from fairwolfe.client import Client
+import fairwolfe as fw
+from fairwolfe.objectives import AtMost, ByGroup, GiniEquality, Linear, TwoSided
 
-VISITS = 1_000
-
-# %%
-# The service
-# -----------
-#
-# A configuration, a folder for the log, and any free port. The first line that the service prints
-# is its address.
-
-CONFIG = """
-state = "state"
-listen = "127.0.0.1:0"
-
-[models.shop]
-window = "2 s"
-missing = "zero"
-problem = { kind = "ranking", n_slots = 3, n_features = [3, 3], parameter_norm = 1.8 }
-objective = { name = "two-sided", items = { name = "gini-welfare" }, beta = 0.2 }
-policy = { name = "fw-linucb-rank", exploration = 0.1 }
-"""
-
-folder = tempfile.TemporaryDirectory()
-path = Path(folder.name) / "config.toml"
-path.write_text(CONFIG)
-command = [sys.executable, "-m", "fairwolfe", "serve", str(path)]
-service = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-ready = service.stdout.readline()
-print(ready.startswith("ready http://127.0.0.1:"))
-client = Client(ready.split()[1])
+DAYS, VISITS = 120, 250  # visits a day
 
 # %%
 # Products and customers
 # ----------------------
 #
-# Eight products, described by three tastes that they serve. Most customers have the first taste, so
-# a shop that only counts purchases shows the same few products all day.
+# Products are dictionaries, as the shop has them. What customers do is unknown to the agents:
+# members send back one order of shoes in eight, new customers one in three.
 
 products = {
-    "tea": [0.7, 0.1, 0.0],
-    "coffee": [0.6, 0.0, 0.1],
-    "bread": [0.4, 0.3, 0.0],
-    "honey": [0.3, 0.2, 0.2],
-    "soap": [0.1, 0.6, 0.0],
-    "candles": [0.0, 0.5, 0.2],
-    "paper": [0.1, 0.1, 0.5],
-    "ink": [0.0, 0.0, 0.6],
+    "tea": {"category": "food", "price": 9},
+    "honey": {"category": "food", "price": 12},
+    "novel": {"category": "books", "price": 15},
+    "atlas": {"category": "books", "price": 40},
+    "sneakers": {"category": "shoes", "price": 70},
+    "boots": {"category": "shoes", "price": 90},
 }
-print(client.add_items("shop", products), "products")
-tastes = np.eye(3) * 0.8 + 0.1
+makers = {"tea": "Leaf", "honey": "Leaf", "novel": "Ink", "atlas": "Ink"}
+makers |= {"sneakers": "Stride", "boots": "Stride"}
+clicks_of = {"food": 0.22, "books": 0.27, "shoes": 0.35}
+returns_of = {"food": (0.01, 0.01), "books": (0.03, 0.03), "shoes": (0.33, 0.12)}
 rng = np.random.default_rng(0)
 
-# %%
-# A day in the shop
-# -----------------
-#
-# The page reports what was looked at as soon as it is known, purchases come with later visits, and
-# one report in twenty is lost. Reports that are sent twice change nothing.
 
-looks = (1.0, 0.7, 0.5)  # the chance that a slot is looked at
-outcomes, bought, shown = Counter(), [], []
-later = []
-for visit in range(1, VISITS + 1):
-    user = tastes[rng.choice(3, p=[0.7, 0.2, 0.1])]
-    decided = client.decide("shop", user=user)
-    exposed = [key for key, look in zip(decided.items, looks, strict=True) if rng.random() < look]
-    clicked = [key for key in exposed if rng.random() < user @ products[key]]
-    bought.append(len(clicked))
-    shown.append([exposed.count(key) for key in products])
-    if rng.random() > 0.05:
-        outcomes[client.feedback(decided, exposed=exposed)] += 1
-        if clicked:
-            later.append((decided, clicked))
-    if len(later) >= 8 or (later and visit == VISITS):
-        entries = [{"id": one.id, "clicked": keys} for one, keys in later]
-        outcomes.update(client.feedback_many("shop", entries + entries[:1]))  # one of them twice
-        later = []
-print(dict(outcomes))
+def customer() -> dict[str, bool]:
+    """Two in five are members."""
+    return {"member": bool(rng.random() < 0.4)}
+
+
+def visit(product: dict, member: bool) -> tuple[dict[str, float], bool]:
+    """What is known within the day, and whether it comes back."""
+    clicked = rng.random() < clicks_of[product["category"]]
+    ordered = clicked and rng.random() < 0.45
+    margin = 0.3 * product["price"] if ordered else 0.0
+    returned = ordered and rng.random() < returns_of[product["category"]][member]
+    return {"clicks": clicked, "ordered": ordered, "margin": margin}, returned
+
 
 # %%
-# What it has learnt
-# ------------------
+# What the shop wants
+# -------------------
 #
-# When the last window has ended, everything that came is in the averages. A purchase that is
-# reported after that is late: it is counted as such, and not learnt from.
+# ``per="ordered"`` makes the limit a rate: returns for each order, not for each visit. ``stages``
+# lists what arrives together. The encoder makes rows of numbers of the dictionaries, with the
+# product of ``member`` and each ``category``, since both together decide what comes back.
 
-for _ in range(200):
-    known = client.model("shop")
-    if known["open"] == 0:
-        break
-    time.sleep(0.1)
-print(client.feedback(decided, clicked=decided.items[:1]))
-print({name: known[name] for name in ("decisions", "joined", "expired", "open")})
-print(f"{known['average']['clicks']:.2f} purchases a visit, f is {known['value']:.3f}")
-print(client.live("shop")["sentence"])
+problem = fw.Problem.arms(
+    n_features=32,
+    rewards={"clicks": (0, 1), "ordered": (0, 1), "margin": (0, 30), "returned": (0, 1)},
+    stages=(("clicks", "ordered", "margin"), ("returned",)),
+)
+encoder = fw.features.Encoder(
+    32, ranges={"price": (0, 100)}, n_names=2, crosses=[("member", "category")]
+)
+worth = Linear({"clicks": 1.0, "margin": 0.05})
+objectives = {
+    "no limit": worth,
+    "at most 8 % come back": worth + AtMost({"returned": 0.08}, per="ordered"),
+}
+
 
 # %%
-# At the end
-# ----------
+# Four months
+# -----------
 #
-# SIGTERM ends the service with exit code 0. It could as well be killed: started again with the same
-# folder, it knows all that it has acknowledged.
+# Clicks, orders and margin are reported at once, and returns after 14 days: each stage is learnt
+# when it comes. ``Agent(f, problem)`` plays the policy that is recommended for the problem.
 
-client.close()
-service.terminate()
-print("exit code", service.wait(30))
-service.stdout.close()
-folder.cleanup()
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.4), layout="constrained")
-shown = np.array(shown)  # (visits, products)
-places = np.arange(len(products))
-tenth = max(VISITS // 10, 1)
-for offset, part, label in (
-    (-0.2, shown[:tenth], "first tenth"),
-    (0.2, shown[-tenth:], "last tenth"),
+def play(f):
+    """The agent after four months; orders and returns of each day; what it showed at the end."""
+    agent = fw.Agent(f, problem, seed=0)
+    counts = np.zeros((DAYS, 2))
+    shown = {(member, kind): 0 for member in (True, False) for kind in clicks_of}
+    waiting = deque()
+    for day in range(DAYS):
+        for _ in range(VISITS):
+            context = customer()
+            decision = agent.act(encoder(products, shared=context))
+            product = products[decision.name]
+            known, returned = visit(product, context["member"])
+            agent.update(decision, known)
+            waiting.append((day + 14, decision, returned))
+            counts[day] += known["ordered"], returned
+            shown[context["member"], product["category"]] += day >= 0.75 * DAYS
+        while waiting[0][0] <= day:
+            _, decision, returned = waiting.popleft()
+            agent.update(decision, {"returned": returned})
+    return agent, counts, shown
+
+
+played = {name: play(f) for name, f in objectives.items()}
+for name, (agent, counts, _) in played.items():
+    orders, returns = counts.sum(axis=0)
+    print(f"{name:22} {returns / orders:.1%} came back; a visit is worth {agent.value:.3f}")
+
+# %%
+# The agent says whether the limit is kept, and what it costs.
+
+agent = played["at most 8 % come back"][0]
+print(*agent.constraints)
+for stage in agent.stats()["stages"]:
+    print(stage)
+
+# %%
+# The front page, fair to makers
+# ------------------------------
+#
+# It shows three products, from the top. Customers look at all of the first, 70 % of the second and
+# half of the third. ``by="maker"`` makes exposure equal among makers, however many products each
+# has. Half-way a new maker joins; later one product of another is sold out.
+
+f = TwoSided(ByGroup(GiniEquality(), by="maker"), beta=0.5)
+ranking = fw.Problem.ranking(n_items=len(products), n_slots=3, n_features=(4, 16))
+users = fw.features.Encoder(4, n_names=1)
+items = fw.features.Encoder(16, ranges={"price": (0, 100)}, n_names=2)
+front = fw.Agent(
+    f,
+    ranking,
+    items={name: fw.Item(items(x), maker=makers[name]) for name, x in products.items()},
+    seed=0,
+)
+joins, retires = 7 * (DAYS // 14), 7 * (DAYS // 9)
+seen = []  # by day: maker -> looks
+for day in range(DAYS):
+    if day == joins:
+        new = {"kite": {"category": "toys", "price": 25}}
+        clicks_of["toys"] = 0.2
+        front.add_items({name: fw.Item(items(x), maker="Sky") for name, x in new.items()})
+        products, makers = products | new, makers | {"kite": "Sky"}
+    if day == retires:
+        front.retire(["novel"])
+    seen.append(dict.fromkeys(("Leaf", "Ink", "Stride", "Sky"), 0))
+    for _ in range(VISITS):
+        decision = front.act(users(customer()))
+        looked = [
+            name
+            for name, p in zip(decision.names, (1.0, 0.7, 0.5), strict=True)
+            if rng.random() < p
+        ]
+        clicked = [name for name in looked if rng.random() < clicks_of[products[name]["category"]]]
+        front.update(decision, exposed=looked, clicked=clicked)
+        for name in looked:
+            seen[-1][makers[name]] += 1
+for maker, looks in front.stats()["groups"]["maker"].items():
+    print(f"{maker:7} {looks:.3f} looks a page, since it came")
+
+# %%
+# Four months in three pictures
+# -----------------------------
+#
+# For two weeks nothing is known of returns. Then members still see shoes, and new customers see
+# books, until the average has come down to the limit. Makers are seen equally often, the new one a
+# little more at first: what counts is the average of each since it came.
+
+figure, (left, middle, right) = plt.subplots(
+    1, 3, figsize=(13.0, 4.0), layout="constrained", width_ratios=(5, 4, 5)
+)
+days, weeks = np.arange(1, DAYS + 1), np.arange(DAYS // 7)
+for (name, (_, counts, _)), color in zip(played.items(), ("0.6", "#0072B2"), strict=True):
+    orders, returns = counts.cumsum(axis=0).T
+    left.plot(days, 100 * returns / np.maximum(orders, 1), color=color, linewidth=2, label=name)
+orders, returns = counts[: 7 * len(weeks)].reshape(-1, 7, 2).sum(axis=1).T
+left.plot(
+    7 * weeks + 4,
+    100 * returns / orders,
+    "o",
+    color=color,
+    markersize=4,
+    alpha=0.4,
+    label="each week",
+)
+left.axhline(8, color="#D55E00", linewidth=1, linestyle="--")
+left.axvspan(0, 14, color="0.94", zorder=0)
+left.text(7, 9, "no returns known", color="0.4", fontsize=8, ha="center", rotation=90)
+left.set(xlabel="day", xlim=(0, DAYS), ylim=(0, 35), title="% of all orders that came back")
+left.legend(frameon=False, fontsize=9, loc="upper right")
+
+who = {"members": True, "new": False}
+kinds = {"food": "#F0E442", "books": "#56B4E9", "shoes": "#CC79A7"}
+for place, (name, group) in enumerate((name, group) for name in played for group in who):
+    counts = [played[name][2][who[group], kind] for kind in kinds]
+    ends = np.cumsum([0, *counts]) / sum(counts)
+    middle.bar(place + place // 2 * 0.5, np.diff(ends), 0.8, ends[:-1], color=list(kinds.values()))
+middle.set_xticks([0, 1, 2.5, 3.5], [*who] * 2)
+middle.set(ylabel="share of the offers", title="Offers of the last month")
+for place, name in ((0.5, "no limit"), (3.0, "at most 8 %")):
+    middle.text(place, -0.16, name, ha="center", transform=middle.get_xaxis_transform())
+middle.legend(
+    [plt.Rectangle((0, 0), 1, 1, color=color) for color in kinds.values()],
+    kinds,
+    frameon=False,
+    bbox_to_anchor=(1.0, 0.5),
+    loc="center left",
+)
+
+looks = np.array([list(day.values()) for day in seen])[: 7 * len(weeks)]
+looks = looks.reshape(-1, 7, 4).sum(axis=1)
+shares = 100 * looks.T / looks.sum(axis=1)
+for maker, share, color, width in zip(
+    seen[0], shares, ("#009E73", "#E69F00", "#0072B2", "#D55E00"), (5, 3, 1.5, 2), strict=True
 ):
-    left.bar(places + offset, part.mean(axis=0), 0.4, label=label)
-left.set_xticks(places, products, rotation=45, ha="right")
-left.set_ylabel("looks a visit")
-left.set_title("Who is seen", loc="left")
-left.legend(frameon=False, fontsize=9)
-visits = np.arange(1, VISITS + 1)
-right.plot(visits, np.cumsum(bought) / visits)
-right.set_xscale("log")
-right.set_xlabel("visit")
-right.set_ylabel("purchases a visit, so far")
-right.set_title("What is bought", loc="left")
-for ax in (left, right):
+    there = share > 0
+    right.plot(7 * weeks[there] + 4, share[there], color=color, linewidth=width, label=maker)
+for day, event in ((joins, "Sky joins"), (retires, "the novel\nis sold out")):
+    right.axvline(day, color="0.7", linewidth=1, linestyle=":")
+    right.text(day + 1, 2, event, color="0.4", fontsize=8)
+right.set(xlabel="day", xlim=(0, DAYS), ylim=(0, 50), title="% of all looks at the front page")
+right.legend(frameon=False, fontsize=9, ncols=4, loc="upper center")
+for ax in (left, middle, right):
     ax.spines[["top", "right"]].set_visible(False)
 plt.show()

@@ -130,6 +130,7 @@ CAPABILITIES = {
     "c compiler": Capability(_command("cc"), "Install a C compiler (apt install gcc libc6-dev)."),
     "curl": Capability(_command("curl"), "Install curl (apt install curl)."),
     "cvxpy": Capability(_module("cvxpy"), "Install cvxpy (make setup)."),
+    "flask": Capability(_module("flask"), "Install Flask (make setup)."),
     "gcc": Capability(_command("gcc"), "Install gcc (apt install gcc libc6-dev)."),
     "go": Capability(_command("go"), "Install Go (apt install golang-go).", optional=True),
     "gymnasium": Capability(_module("gymnasium"), "Install gymnasium (make setup)."),

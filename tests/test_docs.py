@@ -126,7 +126,7 @@ SIZES = {
     "09": "ROUNDS, SEEDS = 50, 1",
     "10": "PROMPTS = 300",
     "11": "ROUNDS = 1_000",
-    "12": "VISITS = 200",
+    "12": "DAYS, VISITS = 21, 40",
     "13": "VISITS = 600",
 }
 

@@ -125,6 +125,11 @@ def test_errors_are_those_of_the_library(kind: str, server: Server) -> None:
             client.decide("router", arms=ARMS[:1], request_id=kind)
         with pytest.raises(InvalidInput, match="give a list of numbers"):
             client.decide("router", arms=[np.float64(1.0)])
+        with pytest.raises(InvalidInput, match="the context is 'DE'; give a dictionary"):
+            client.decide("router", arms=ARMS, context="DE")
+        for wrong, told in (("1", "a text"), (True, "true or false")):
+            with pytest.raises(InvalidInput, match=f"a reward is {told}; give a number"):
+                client.feedback(Decided("router", "x", 0, None, 1.0, 1.0, None), {"clicks": wrong})
         with pytest.raises(InvalidInput, match="is object; give numbers"):
             client.feedback(Decided("router", "x", 0, None, 1.0, 1.0, None), {"clicks": object()})
 

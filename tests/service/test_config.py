@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+import fairwolfe as fw
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput
 from fairwolfe.service.config import parse, read, seconds, setup
 from fairwolfe.service.store import SQLiteStore
@@ -105,6 +107,41 @@ def test_anticipate_reaches_the_policy() -> None:
     off = TEXT.replace('missing = "zero"', 'anticipate = false\nmissing = "zero"')
     assert "anticipate=False" in setup(parse(off), "router").policy
     assert "anticipate=False" in setup(parse(off), "front").policy
+
+
+def test_without_a_policy_the_recommended_one_plays() -> None:
+    policies = [line for line in TEXT.splitlines() if line.startswith("policy")]
+    assert len(policies) == 2
+    alone = TEXT.replace(policies[0], "").replace(policies[1], "")
+    for name in ("router", "front"):
+        read_ = setup(parse(alone), name)
+        problem = read_.make_problem(3)
+        objective = setup(parse(TEXT), name).make_policy().objective
+        assert read_.make_policy() == fw.Agent(objective, problem).policy
+        off = alone.replace('missing = "zero"', 'anticipate = false\nmissing = "zero"')
+        assert not setup(parse(off), name).make_policy().anticipate
+    empty = re.sub("(?m)^(policy|objective).*$", "", TEXT)
+    with pytest.raises(InvalidInput, match="router has neither an objective nor a policy"):
+        parse(empty)
+
+
+def test_rewards_keep_the_order_of_the_configuration() -> None:
+    text = TEXT.replace(
+        '{ name = "generalized-gini", weights = [1.0, 0.5] }', "'Linear((1.0, 0.0))'"
+    )
+    text = text.replace(
+        "rewards = { clicks = [0, 1], minutes = [0, 10] }",
+        "rewards = { minutes = [0, 10], clicks = [0, 1] }",
+    )
+    service = Inside(text)
+    model = service.model("router")
+    service.decide("router", arms=[[0.1] * 5])
+    service.told("router", {"id": model.id(0), "rewards": {"minutes": 4.0, "clicks": 1.0}})
+    service.advance(30.0)
+    agent = model.agent
+    assert agent is not None
+    assert agent.averages == {"minutes": 4.0, "clicks": 1.0}
+    assert agent.value == 4.0  # the first weight is of the first reward
 
 
 @pytest.mark.parametrize(

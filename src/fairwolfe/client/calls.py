@@ -124,7 +124,7 @@ def decide(
     body = _given(
         request_id=request_id or uuid.uuid4().hex,
         user=user if user is None else _floats(user) if packed else _row(user),
-        context=context if context is None else dict(context),
+        context=context if context is None else _named(context),
         arms=arms,
         shape=shape,
         candidates=_listed(candidates),
@@ -328,6 +328,13 @@ def _row(row: Any) -> list[Any]:
     if not isinstance(listed, list):
         raise InvalidInput(f"features are {row!r:.80}; give a list of numbers")
     return listed
+
+
+def _named(context: Any) -> dict[str, Any]:
+    """A dictionary of features by name."""
+    if not isinstance(context, Mapping):
+        raise InvalidInput(f"the context is {context!r:.80}; give a dictionary, names to values")
+    return dict(context)
 
 
 def _features(row: Any) -> Any:

@@ -6,6 +6,7 @@ import ipaddress
 import json
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -16,6 +17,7 @@ from fairwolfe.core.build import build_objective, build_policy, from_text
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput, did_you_mean
 from fairwolfe.objectives import Concave
+from fairwolfe.ranking.policies import recommended
 from fairwolfe.service.dictionaries import Encoders, read_encoders
 
 Scope = Literal["decide", "feedback", "read", "admin"]
@@ -67,9 +69,9 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a model decides, how it learns, and how its feedback is joined."""
 
     problem: dict[str, Any]
-    policy: dict[str, Any]
     missing: Literal["zero", "skip"]
     objective: dict[str, Any] | str | None = None
+    policy: dict[str, Any] | None = None  # None: the one recommended for the objective
     seed: int = 0
     window: str = "10 min"
     apply: Literal["window", "arrival"] = "window"
@@ -250,9 +252,7 @@ def setup(config: Config, name: str) -> Setup:
     objective: Concave | None = None
     if model.objective is not None:
         objective = build_objective(model.objective, f"{path}.objective")
-    policy = build_policy(
-        model.policy, f"{path}.policy", objective=objective, anticipate=model.anticipate
-    )
+    policy = _policy(model, path, objective, problem)
     try:
         rebuilt = from_text(repr(policy))
     except InvalidInput as error:
@@ -283,9 +283,18 @@ def setup(config: Config, name: str) -> Setup:
             policy.init(problem)
         except InvalidInput as error:
             raise InvalidInput(f"{path}: {error}") from error
-    text = json.dumps(table, sort_keys=True)
+    text = json.dumps(dict(sorted(table.items())))  # rewards keep their order, which has a meaning
     begun = (model.seed, model.missing, model.apply)
     return Setup(name, text, repr(policy), *begun, arms, features)
+
+
+def _policy(model: ModelConfig, path: str, objective: Concave | None, problem: Problem) -> Any:
+    if model.policy is not None:
+        default = {"objective": objective, "anticipate": model.anticipate}
+        return build_policy(model.policy, f"{path}.policy", **default)
+    if objective is None:
+        raise InvalidInput(f"{path} has neither an objective nor a policy; give an objective")
+    return replace(recommended(objective, problem), anticipate=model.anticipate)
 
 
 def windows_of(config: Config) -> dict[str, tuple[float, ...]]:
@@ -299,7 +308,7 @@ def _staged(model: ModelConfig, path: str) -> tuple[dict[str, Any], tuple[float,
 
     >>> kept = {"range": [0, 1], "window": "30 d"}
     >>> rewards = {"clicks": [0, 1], "kept": kept}
-    >>> table, each = _staged(ModelConfig({"rewards": rewards}, {}, "zero"), "models.router")
+    >>> table, each = _staged(ModelConfig({"rewards": rewards}, "zero"), "models.router")
     >>> table["rewards"], table["stages"], each
     ({'clicks': [0, 1], 'kept': [0, 1]}, [['clicks'], ['kept']], (600.0, 2592000.0))
     """

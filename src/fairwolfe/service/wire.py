@@ -38,6 +38,9 @@ _ITEM_CHARACTERS = 32  # more for each item, since labels and merits are listed 
 _ROUNDING = 1e-9  # of a range
 _LONG_NAME = re.compile(r"'([^']{80})[^']+'")
 _LONG_ECHO = re.compile(r"([`'])(.{80}).+\1", re.DOTALL)  # of the client's text in an error
+_NO_REWARD = re.compile(r"Expected `float \| object \| null`, got `(\w+)`")
+_NEEDED = "a reward is {}; give a number, such as 1, or leave the reward out"
+_TYPES = {"str": "a text", "bool": "true or false", "array": "a list"}
 
 Key = str
 Row = list[float]
@@ -218,6 +221,7 @@ def decode(body: bytes, content_type: str, kind: Any) -> Any:
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `")
         what = _LONG_ECHO.sub(r"\1\2...\1", what)
+        what = _NO_REWARD.sub(lambda found: _NEEDED.format(_TYPES.get(found[1], found[1])), what)
         field = where.rstrip("`").removeprefix("$").removeprefix(".").replace("[...]", "") or None
         unknown = re.search(r"unknown field `(.*)`", what, re.DOTALL)
         if unknown:
