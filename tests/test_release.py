@@ -213,8 +213,8 @@ def test_the_wheel_works_in_a_clean_environment(dist: Dist, tmp_path: Path, vers
     clean.works()
     if version == "3.11":
         # What a message advises where an extra is missing: the installed fairwolfe stays.
-        clean.install("fairwolfe[client]")
-        clean.run(clean.python, "-c", "import aiohttp")
+        clean.install("fairwolfe[serve]")
+        clean.run(clean.python, "-c", "import apsw")
         assert VERSION in clean.run(clean.bin / "fairwolfe", "--version")
 
 

@@ -25,22 +25,33 @@ __all__ = [
     "Unavailable",
 ]
 
-# The packages of every extra of pyproject.toml. An extra has all that one job may need.
+# The packages of every extra of pyproject.toml.
 EXTRAS: dict[str, tuple[str, ...]] = {
     "plot": ("matplotlib", "pandas"),
-    "data": ("implicit", "openpyxl", "pooch", "pyarrow"),
-    "parquet": ("pyarrow",),
-    "tradeoff": ("implicit", "jinja2", "matplotlib", "openpyxl", "pandas", "pyarrow"),
-    "evaluate": ("matplotlib", "narwhals", "pyarrow"),
-    "lab": ("implicit", "jinja2", "matplotlib", "pandas", "pyarrow"),
-    "ray": ("implicit", "jinja2", "matplotlib", "pandas", "pyarrow", "ray"),
-    "client": ("aiohttp",),
+    "lab": (
+        "implicit",
+        "jinja2",
+        "matplotlib",
+        "narwhals",
+        "openpyxl",
+        "pandas",
+        "pooch",
+        "pyarrow",
+    ),
     "serve": ("apsw", "httptools", "prometheus-client", "uvloop"),
-    "sklearn": ("scikit-learn",),
-    "vw": ("vowpalwabbit",),
-    "gym": ("gymnasium", "mo-gymnasium"),
-    "frames": ("narwhals", "pandas", "polars", "pyarrow"),
-    "river": ("river",),
+    "integrations": (
+        "aiohttp",
+        "gymnasium",
+        "mo-gymnasium",
+        "narwhals",
+        "pandas",
+        "polars",
+        "pyarrow",
+        "ray",
+        "river",
+        "scikit-learn",
+        "vowpalwabbit",
+    ),
 }
 
 
@@ -107,21 +118,22 @@ class Unavailable(FairwolfeError):
 def require_extra(extra: str, what: str, *packages: str, instead: str = "") -> None:
     """Raise MissingExtra where something that a job needs is not installed.
 
-    The message names everything of the extra that is missing, not only what is missed first, and
+    The message names everything that is missing for the job, not only what is missed first, and
     the one command that adds it.
 
     Parameters
     ----------
     extra: a key of `EXTRAS`
     what: the job, as the subject of "needs"
-    packages: those of the extra that are needed now; all where left out
+    packages: what the job needs of the extra; all of it where left out
     instead: what can be done without them, as the end of a sentence
 
     >>> require_extra("plot", "a table", "pandas")
     """
-    if all(map(_installed, packages or EXTRAS[extra])):
+    missing = [one for one in packages or EXTRAS[extra] if not _installed(one)]
+    if not missing:
         return
-    *most, last = (package for package in EXTRAS[extra] if not _installed(package))
+    *most, last = missing
     listed = f"{', '.join(most)} and {last}, which are" if most else f"{last}, which is"
     otherwise = f"; {instead}" if instead else ""
     raise MissingExtra(

@@ -378,7 +378,7 @@ def test_one_extra_is_all_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     result = fairwolfe("tradeoff", "factor_model")
     assert result.exit_code == 2
-    assert "pip install 'fairwolfe[tradeoff]'" in result.stderr
+    assert "pip install 'fairwolfe[lab]'" in result.stderr
 
 
 def test_help_has_examples() -> None:

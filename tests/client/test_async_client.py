@@ -27,7 +27,7 @@ def test_without_aiohttp_it_says_what_to_install() -> None:
     command = [sys.executable, "-W", "error", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     assert (
-        "AsyncClient needs aiohttp, which is not installed: pip install 'fairwolfe[client]'"
+        "AsyncClient needs aiohttp, which is not installed: pip install 'fairwolfe[integrations]'"
         in done.stdout
     )
 

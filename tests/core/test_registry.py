@@ -109,7 +109,7 @@ def test_a_name_that_is_taken_is_not_registered() -> None:
 
 def test_what_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     def import_module(name: str) -> object:
-        raise MissingExtra("install fairwolfe[sklearn]")
+        raise MissingExtra("install fairwolfe[integrations]")
 
     monkeypatch.setattr(registry, "import_module", import_module)
     with pytest.raises(MissingExtra, match="sklearn"):

@@ -405,7 +405,8 @@ def _by_column(rows: Sequence[Mapping[str, Any]]) -> Columns:
 
 
 def _pyarrow() -> Any:
-    require_extra("parquet", "Parquet", instead="or use JSON Lines (.jsonl), which needs nothing")
+    instead = "or use JSON Lines (.jsonl), which needs nothing"
+    require_extra("lab", "Parquet", "pyarrow", instead=instead)
     import pyarrow
 
     return pyarrow

@@ -97,7 +97,7 @@ class _Model:
 
 
 def _workspace(arguments: str, *more: str) -> Any:
-    require_extra("vw", "VowpalWabbit")
+    require_extra("integrations", "VowpalWabbit", "vowpalwabbit")
     from vowpalwabbit import Workspace
 
     return Workspace(arg_list=[*arguments.split(), *more])
@@ -137,7 +137,7 @@ class VowpalWabbit:
         "--quadratic ff" (all features are in the namespace f, without a constant). What draws
         random numbers, such as --bag or --bootstrap, breaks the promise that acting only reads.
 
-    Needs the extra `vw`. Most of the time of a round goes into the text that VW reads.
+    Needs the extra `integrations`. Most of the time of a round goes into the text that VW reads.
 
     Reference: Foster and Rakhlin (2020) for SquareCB; Bietti, Agarwal and Langford (2021) for the
     bandits of Vowpal Wabbit.

@@ -74,7 +74,7 @@ def evaluate(
     from fairwolfe.offpolicy.estimate import intervals
     from fairwolfe.plots import save
 
-    require_extra("evaluate", "fairwolfe evaluate", "matplotlib")
+    require_extra("lab", "fairwolfe evaluate", "matplotlib")
     data = Log.of(log)
     tables = _tables(spec)
     f = _objective(objective, tables, log)

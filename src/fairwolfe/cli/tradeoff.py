@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from fairwolfe.cli.printing import as_json, out_option
-from fairwolfe.errors import FairwolfeError, InvalidInput, MissingExtra, require_extra
+from fairwolfe.errors import FairwolfeError, InvalidInput
 
 _EXAMPLES = """\b
 Example: fairwolfe tradeoff plays.csv --out pictures
@@ -154,8 +154,5 @@ def tradeoff(world: str, out: Path, as_json: bool, **options: Any) -> None:
 
     try:
         run(world, out, as_json, options)
-    except MissingExtra:  # of a part, which knows its own extra only
-        require_extra("tradeoff", "fairwolfe tradeoff")
-        raise
     except FairwolfeError as error:
         raise type(error)(in_options(str(error))) from error

@@ -97,7 +97,7 @@ def hand_over(path: Path, agent: Agent, world: TradeOffWorld, seed: int) -> list
 
 def run(name: str, out: Path, as_json: bool, options: dict[str, Any]) -> None:
     """Do what the command asks for; `options` are those of the command line, by name."""
-    require_extra("tradeoff", "fairwolfe tradeoff", "jinja2", "matplotlib")
+    require_extra("lab", "fairwolfe tradeoff", "jinja2", "matplotlib")
     if options["ask"] and options["give_up"] is not None:
         raise InvalidInput("--ask and --give-up both choose a beta; give one of them")
     save = None if options["save"] is None else place(options["save"])

@@ -25,7 +25,7 @@ class AsyncTransport:
     """Connections to one service by aiohttp, kept open."""
 
     def __init__(self, endpoint: steps.Endpoint) -> None:
-        require_extra("client", "AsyncClient", instead="Client does without")
+        require_extra("integrations", "AsyncClient", "aiohttp", instead="Client does without")
         self.endpoint = endpoint
         self._session: aiohttp.ClientSession | None = None
 
@@ -158,7 +158,7 @@ class AsyncBuffer(Asynchronous, BufferMethods):
 class AsyncClient(Asynchronous, steps.ClientMethods):
     """`Client` with the same names, to be awaited: `await client.decide(...)`.
 
-    Needs aiohttp, which the extra `client` installs. What is cancelled ends at once, and its
+    Needs aiohttp, which the extra `integrations` installs. What is cancelled ends at once, and its
     connection is closed; whether the service had heard it is then unknown, and it may be asked
     again with the same request_id. It belongs to one loop, and to the process that made it.
 

@@ -108,7 +108,7 @@ def frame_of(columns: Mapping[str, Any], backend: str = "pandas") -> Any:
     """
     if backend not in _MAKERS:
         raise InvalidInput(f"backend is {backend!r}; {did_you_mean(backend, _MAKERS)}")
-    extra = "plot" if backend == "pandas" else "frames"
+    extra = "plot" if backend == "pandas" else "integrations"
     require_extra(extra, f"a table of {backend}", backend)
     return getattr(import_module(backend), _MAKERS[backend])(dict(columns))
 
@@ -127,7 +127,7 @@ def is_frame(given: Any) -> bool:
 
 def opened(table: Any) -> Any:
     """A table of pandas, polars or Arrow as narwhals has it."""
-    require_extra("frames", "a table in memory", "narwhals")
+    require_extra("integrations", "a table in memory", "narwhals")
     import narwhals
 
     try:

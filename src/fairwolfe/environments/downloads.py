@@ -72,7 +72,7 @@ class _Body(io.BytesIO):
 def _body(url: str, progress: Progress) -> bytes:
     if not url.startswith(("https://", "http://")):
         raise InvalidInput(f"the address is {url!r}; give one that starts with https:// or http://")
-    require_extra("data", "a download", "pooch")
+    require_extra("lab", "a download", "pooch")
     from pooch import HTTPDownloader
     from requests import HTTPError, RequestException
 

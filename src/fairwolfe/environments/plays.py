@@ -292,7 +292,7 @@ def _read(file: Path, shape: tuple[int, int], n: int) -> Factors | None:
 
 
 def _als(weights: Any, settings: AlsSettings) -> Factors:
-    require_extra("data", "a world from a table", "implicit")
+    require_extra("lab", "a world from a table", "implicit")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its progress bar, when it is imported
         from implicit.cpu.als import AlternatingLeastSquares

@@ -321,7 +321,7 @@ def _text(path: str) -> Source:
 
 def _cells(path: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """The titles and the rows of the first sheet of a workbook."""
-    require_extra("data", "an Excel file", "openpyxl")
+    require_extra("lab", "an Excel file", "openpyxl")
     from openpyxl import load_workbook  # type: ignore[import-untyped]
     from openpyxl.utils.exceptions import InvalidFileException  # type: ignore[import-untyped]
 
@@ -406,7 +406,7 @@ def _typed(source: str, header: list[str], batches: Callable[[list[str]], Iterab
 
 
 def _arrow() -> Any:
-    require_extra("data", "a world from a table", "pyarrow")
+    require_extra("lab", "a world from a table", "pyarrow")
     import pyarrow
 
     return pyarrow

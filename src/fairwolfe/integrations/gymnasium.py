@@ -17,7 +17,7 @@ from fairwolfe.environments import make
 from fairwolfe.errors import InvalidInput, require_extra
 from fairwolfe.simulation.run import Streams
 
-require_extra("gym", "the bridge to Gymnasium", "gymnasium")
+require_extra("integrations", "the bridge to Gymnasium", "gymnasium")
 
 import gymnasium  # noqa: E402
 from gymnasium import spaces  # noqa: E402

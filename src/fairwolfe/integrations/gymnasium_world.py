@@ -85,7 +85,7 @@ class Gymnasium:
             object.__setattr__(self, "rewards", Problem.arms(1, self.rewards).rewards)
 
     def _made(self) -> Any:
-        require_extra("gym", "a world of Gymnasium", "gymnasium")
+        require_extra("integrations", "a world of Gymnasium", "gymnasium")
         import gymnasium
 
         from fairwolfe.integrations.gymnasium import register

@@ -12,7 +12,7 @@ from fairwolfe.core.features import Encoder
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput, require_extra
 
-require_extra("river", "the bridge to river")
+require_extra("integrations", "the bridge to river", "river")
 
 from river import base  # noqa: E402
 

@@ -44,9 +44,9 @@ _MOST = 100  # coordinates of an average that is kept at every checkpoint
 
 def require_arrow(on: str = "local") -> None:
     """The lab reads and writes Parquet; raise before the work, not after it."""
-    if on == "ray":
-        require_extra("ray", "the lab on Ray", "pandas", "pyarrow", "ray")
     require_extra("lab", "the lab", "pandas", "pyarrow")
+    if on == "ray":
+        require_extra("integrations", "the lab on Ray", "ray")
 
 
 def table(run: Run, trace: Trace, problem: Problem, seconds: Mapping[int, float]) -> pa.Table:

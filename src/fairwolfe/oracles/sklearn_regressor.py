@@ -161,7 +161,7 @@ def _address(kind: type) -> str:
 
 
 def _class(address: str) -> type:
-    require_extra("sklearn", "SklearnRegressor")
+    require_extra("integrations", "SklearnRegressor", "scikit-learn")
     from sklearn.base import BaseEstimator
 
     module, colon, _ = address.partition(":")
