@@ -36,7 +36,7 @@ VERSION = PROJECT["version"]
 TEN_LINES = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
 # What a file of the package may be: source, types, a spec, a page, a compiled module, and the text
 # that says what modules were built from. No data.
-SUFFIXES = {".py", ".typed", ".toml", ".js", ".html", ".css", ".so", ".txt"}
+SUFFIXES = {".py", ".typed", ".toml", ".json", ".js", ".html", ".css", ".so", ".txt"}
 
 
 class Dist(NamedTuple):

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -367,3 +369,34 @@ def test_demo_without_matplotlib_says_what_to_install(
     result = fairwolfe("demo", "--out", str(tmp_path))
     assert result.exit_code == 2
     assert "pip install 'fairwolfe[plot]'" in result.stderr
+
+
+def test_alone_it_says_where_to_start() -> None:
+    result = fairwolfe()
+    assert result.exit_code == 0
+    named = re.findall(r"^  fairwolfe (\w+)", result.output, re.MULTILINE)
+    assert named == ["demo", "serve", "init"]
+    assert set(named) <= set(commands.commands)
+
+
+@pytest.mark.parametrize("name", ["", *commands.commands])
+def test_lists_of_commands_fit_80_columns(name: str) -> None:
+    command = commands.commands[name] if name else commands
+    text = CliRunner(env={"COLUMNS": "80"}).invoke(command, ["--help"]).output
+    listed = text.partition("Commands:")[2].partition("\n\n")[0]
+    assert "..." not in listed
+
+
+def test_completion_in_a_shell() -> None:
+    """bash itself completes what the command prints."""
+    script = fairwolfe("completion", "bash").output
+    words = "COMP_WORDS=(fairwolfe re); COMP_CWORD=1; _fairwolfe_completion fairwolfe re ''"
+    done = subprocess.run(
+        ["bash", "-c", f"{script}\n{words}; echo ${{COMPREPLY[@]}}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+    )
+    assert done.stdout.split() == ["report", "reproduce"]

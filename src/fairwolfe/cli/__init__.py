@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from click.shell_completion import get_completion_class
 
 from fairwolfe.cli.check import check, data, list_command
 from fairwolfe.cli.demo import demo
 from fairwolfe.cli.evaluate import evaluate
+from fairwolfe.cli.init import init
 from fairwolfe.cli.lab import bench, report, reproduce, run
 from fairwolfe.cli.log import log
 from fairwolfe.cli.serve import keys, serve
@@ -51,22 +53,46 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
+_START = """\
+Contextual bandits for several rewards at once, with limits and fairness.
+
+  fairwolfe demo            see what it does, in a table and a figure
+  fairwolfe serve --demo    a decision service with visitors, and a page to look at
+  fairwolfe init shop       write a configuration and a client of your own
+  fairwolfe --help          every command"""
+
+
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
     epilog="Example: fairwolfe demo",
 )
 @click.version_option(package_name="fairwolfe")
-def commands() -> None:
+@click.pass_context
+def commands(ctx: click.Context) -> None:
     """Contextual bandits with concave rewards, and fair ranking."""
+    if ctx.invoked_subcommand is None:
+        click.echo(_START)
+
+
+@click.command(epilog="Example: fairwolfe completion bash >> ~/.bashrc")
+@click.argument("shell", type=click.Choice(["bash", "fish", "zsh"]))
+def completion(shell: str) -> None:
+    """Print what completes commands and options in a shell."""
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(commands, {}, "fairwolfe", "_FAIRWOLFE_COMPLETE").source())
 
 
 for _command in (
     bench,
     check,
+    completion,
     data,
     demo,
     evaluate,
+    init,
     keys,
     list_command,
     log,

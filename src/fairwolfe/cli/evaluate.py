@@ -60,7 +60,7 @@ def evaluate(
     out: Path,
     as_json: bool,
 ) -> None:
-    """Say what other policies would have earned in place of those that made LOG.
+    """Say what other policies would have earned, from a log.
 
     LOG is what agent.log or `fairwolfe log export` wrote, a table (CSV, Parquet) or Vowpal
     Wabbit's dsjson. The command prints a table and sentences, and writes evaluate.png,

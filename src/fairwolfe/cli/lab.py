@@ -200,7 +200,7 @@ def reproduce(
     as_json: bool,
     **engine: Any,
 ) -> None:
-    """Play the paper's experiments, and judge for every claim whether it holds.
+    """Play the paper's experiments and judge its claims.
 
     FIGURE is one of arms, lastfm-50, lastfm-50-tradeoff, lastfm-50-objectives,
     lastfm-2k-objectives, lastfm-2k-tradeoff, arms-appendix, regret, anytime, smoothing, beta0,
@@ -264,7 +264,7 @@ def _code(outcome: Sweep | Reproduction) -> int:
 @click.option("--seconds", type=float, default=20.0, show_default=True, help="How long, about.")
 @printing.as_json
 def bench(seconds: float, as_json: bool) -> None:
-    """Time a round on this machine: compiled, with an Agent, in a NumPy loop.
+    """Time a round: compiled, with an Agent, in a NumPy loop.
 
     Arms and rankings in four sizes; a round is a decision and what is learnt from it. The sides
     play in turns on one thread, and the NumPy loop must first decide like the compiled run. Times

@@ -27,7 +27,7 @@ _model = click.option("--model", "name", metavar="NAME", help="Only this model."
 
 @click.group(epilog="Example: fairwolfe log verify config.toml --fold")
 def log() -> None:
-    """What a service has written: examine it, replay it, copy it, export it.
+    """Examine, replay, copy and export the log of a service.
 
     STATE is the configuration of a service, its state folder, or a backup. The service must not
     run; one that runs gives a copy with `fairwolfe log backup --from ADDRESS FILE`.
@@ -41,7 +41,7 @@ def log() -> None:
 @as_json
 @click.pass_context
 def verify(ctx: click.Context, place: Path, fold: bool, as_json: bool) -> None:
-    """Examine a log: check sums, numbers without holes, events, spans, snapshots.
+    """Examine a log: check sums, numbers, events, snapshots.
 
     Nothing is changed. Exit code 1 where anything is wrong, with a sentence for each.
     """
@@ -157,7 +157,10 @@ def replay(
 )
 @as_json
 def backup(paths: tuple[Path, ...], address: str | None, key: str | None, as_json: bool) -> None:
-    """Copy a log to a file, whole or not at all; `fairwolfe log restore` is the way back."""
+    """Copy a log to a file.
+
+    The copy is whole or not made at all; `fairwolfe log restore` is the way back.
+    """
     from fairwolfe.service.log_file import copy, download, place_of
 
     if len(paths) != (1 if address else 2):
@@ -214,7 +217,9 @@ def restore(backup: Path, place: Path, as_json: bool) -> None:
 )
 @as_json
 def export(place: Path, out: Path, name: str | None, prune: bool, as_json: bool) -> None:
-    """Write closed decisions with their outcomes, as a table that `fairwolfe evaluate` reads.
+    """Write closed decisions with their outcomes as a table.
+
+    `fairwolfe evaluate` reads it.
 
     OUT is a file (.parquet or .jsonl) for one model, or a folder for a file of each. With --prune
     files hold exactly what was not exported with --prune before: each decision is in one of them.

@@ -17,10 +17,11 @@ from fairwolfe.errors import InvalidInput, require_extra
 @click.option("--listen", metavar="HOST:PORT", help="Instead of that of the file; port 0: any.")
 @click.option("--demo", is_flag=True, help="An embedded world and a simulated crowd; no file.")
 def serve(file: Path | None, listen: str | None, demo: bool) -> None:
-    """Serve decisions by HTTP; every acknowledged answer is durable and counts once.
+    """Serve decisions by HTTP.
 
-    The first line on stdout is `ready http://HOST:PORT`. Ends with exit code 0 at SIGTERM, 2 if it
-    cannot start, and 74 if the disk fails.
+    Every acknowledged answer is durable and counts once. The first line on stdout is `ready
+    http://HOST:PORT`. Ends with exit code 0 at SIGTERM, 2 if it cannot start, and 74 if the disk
+    fails.
     """
     if demo == (file is not None):
         raise InvalidInput("give the TOML file of a configuration, or --demo, and not both")
@@ -60,7 +61,7 @@ def keys() -> None:
 )
 @as_json
 def new(name: str, scopes: tuple[str, ...], as_json: bool) -> None:
-    """Make a key: it is printed once, and its hash is for the configuration."""
+    """Make a key, and its hash for the configuration."""
     from fairwolfe.service.keys import new_key
 
     key, digest = new_key()

@@ -140,7 +140,7 @@ def _status_quo(
 @out_option
 @as_json
 def tradeoff(world: str, out: Path, as_json: bool, **options: Any) -> None:
-    """Show what fairness costs in WORLD, and which trade-off is the best possible.
+    """Show what fairness costs, and the best trade-offs.
 
     WORLD is a table of your own (CSV, TSV, either of them gzipped, Parquet, xlsx) of users, items
     and counts, or the name of an environment with rankings. The certified optima of utility plus
