@@ -40,7 +40,7 @@ import numpy as np
 from fairwolfe.service.config import parse
 from fairwolfe.service.core import _CLOSES, _SNAPSHOT_RECORDS
 from fairwolfe.service.events import Closed, DecisionsMade, Event, FeedbackReceived, encode, size
-from fairwolfe.service.recovery import begin, keep_snapshot, recover
+from fairwolfe.service.recovery import begin, recover, write_snapshots
 from fairwolfe.service.store import Span, SQLiteStore
 
 CONFIG = """
@@ -89,7 +89,7 @@ def fill(folder: Path, decisions: int) -> dict[str, float]:
             records += size(event)
         if records >= _SNAPSHOT_RECORDS:
             start, records = time.perf_counter(), 0
-            keep_snapshot(store, seq, model)
+            write_snapshots(store, seq, [model], [])
             kept.append(time.perf_counter() - start)
 
     while model.decisions < decisions:

@@ -49,7 +49,7 @@ def twice_in_memory() -> None:
 
 def unsnapped() -> None:
     """Never keeps a snapshot."""
-    core.Core.snapshot = lambda self: None  # type: ignore[method-assign]
+    core.Core._keep = lambda self, models: None  # type: ignore[method-assign]
 
 
 def unsynced() -> None:

@@ -14,7 +14,7 @@ from fairwolfe.service.core import _POLLS, LONGEST, Clock, Core, Work
 from fairwolfe.service.join import Told
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import begin, recover
-from fairwolfe.service.store import Later, Outcomes, PruneBase, Row, Span, SQLiteStore
+from fairwolfe.service.store import Outcomes, PruneBase, Row, Snapshot, Span, SQLiteStore
 from fairwolfe.service.telemetry import Metrics
 from fairwolfe.service.wire import DecisionRequest, IssuedDecision
 
@@ -37,7 +37,7 @@ class MemoryStore(SQLiteStore):
 
     def __init__(self) -> None:
         self.token = "memory"
-        self.deleted = 0
+        self.deleted = self.folded = 0
         self.bases: dict[int, PruneBase] = {}
         self.log: list[Row] = []
         self.spans: list[tuple[Span, int]] = []
@@ -74,10 +74,12 @@ class MemoryStore(SQLiteStore):
     def last(self) -> tuple[int, float]:
         return (self.log[-1].seq, self.log[-1].clock) if self.log else (0, 0.0)
 
-    def snapshot(self, model: int, seq: int, data: bytes, later: Later | None = None) -> None:
-        self.kept.setdefault(model, []).insert(0, (seq, data))
-        if later is not None:
-            self.waiting.setdefault(model, []).append((seq, later.data))
+    def snapshot(self, kept: Sequence[Snapshot], folded: int) -> None:
+        for model, seq, data, later in kept:
+            self.kept.setdefault(model, []).insert(0, (seq, data))
+            if later is not None:
+                self.waiting.setdefault(model, []).append((seq, later.data))
+        self.folded = folded
 
     def later(self, model: int, seq: int) -> Iterator[bytes]:
         return (data for at, data in self.waiting.get(model, []) if at <= seq)
@@ -119,7 +121,8 @@ class Inside:
         models = begin(self.store, parsed, found.models, self.store.last()[1])
         metrics = Metrics(replayed=found.records)
         windows, clock = windows_of(parsed), Clock(self.hands)
-        self.core = Core(self.store, models, windows, limits, clock, metrics)
+        others = found.others(models)
+        self.core = Core(self.store, models, windows, limits, clock, metrics, others)
         self.core.tick()
 
     def model(self, name: str) -> Model:

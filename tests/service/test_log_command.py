@@ -567,7 +567,7 @@ def test_a_model_that_is_served_no_more_does_not_hold_the_log(tmp_path: Path) ->
         found = told("verify", tmp_path / "state", "--fold")
         assert found["wrong"] == []
         deleted.append(found["deleted"])
-    assert deleted[0] < last < deleted[1] < deleted[2]
+    assert last < deleted[0] < deleted[1] < deleted[2]
     models = {row["model"]: row for row in told("replay", tmp_path / "state")["models"]}
     assert models["router"]["digest"] == digest
     assert models["front"]["decisions"] == 12

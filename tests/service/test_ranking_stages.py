@@ -267,7 +267,8 @@ def test_the_state_is_the_fold_of_the_log(missing: str, apply: str) -> None:
     assert replay(store).models[0].digest() == model.digest()
     newest, *older = store.kept[0]
     assert older
-    for snapshots in ([newest, *older], older):
+    damaged: Any = (newest[0], None)
+    for snapshots in ([newest, *older], [damaged, *older]):
         store.kept[0] = snapshots
         assert recover(store).models[0].digest() == model.digest()
     again = Inside(text(missing, apply), store)

@@ -295,7 +295,8 @@ def test_the_state_is_the_fold_of_the_log(missing: str, apply: str) -> None:
     assert whole.digest() == model.digest()
     newest, *older = store.kept[0]
     assert older
-    for snapshots in ([newest, *older], older):
+    damaged: Any = (newest[0], None)
+    for snapshots in ([newest, *older], [damaged, *older]):
         store.kept[0] = snapshots
         assert recover(store).models[0].digest() == model.digest()
     # And the service goes on from there as if there had been no pause.
@@ -322,6 +323,7 @@ def test_a_snapshot_does_not_grow_with_what_waits() -> None:
     assert service.model("shop").ring.first == 0
     assert sizes[-1] - sizes[0] < 3 * 1600  # bytes, for 4,800 decisions more that wait
     assert max(pieces) - min(pieces) < 20
+    service.decide("shop", arms=arms(rng))
     service.core.snapshot()
     assert len(service.store.waiting[0][-1][1]) < 200
     model = service.model("shop")

@@ -11,7 +11,7 @@ import pytest
 
 from fairwolfe.service.log_file import restore
 from fairwolfe.service.recovery import recover, replay
-from fairwolfe.service.store import SQLiteStore
+from fairwolfe.service.store import Snapshot, SQLiteStore
 from tests.golden.service_log import actions, said
 from tests.service.inside import Inside
 
@@ -71,7 +71,7 @@ def test_it_goes_on_under_todays_code(golden: Path, tmp_path: Path) -> None:
     """Snapshots and rows of today on top of the old ones are one fold, bit for bit."""
     store = unpacked(golden, tmp_path / "state")
     for number, model in replay(store).models.items():  # in the bits of this machine
-        store.snapshot(number, store.last()[0], model.dump())
+        store.snapshot([Snapshot(number, store.last()[0], model.dump())], store.folded)
     service = Inside((golden / "config.toml").read_text(), store)
     for step in range(6):
         service.decide("router", arms=[[0.1, 0.2, 0.0, 0.1, 0.0], [0.0] * 5], request_id=f"{step}")

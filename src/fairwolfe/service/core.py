@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,7 +36,6 @@ from fairwolfe.service.events import (
     decode,
     encode,
     pack_inputs,
-    size,
 )
 from fairwolfe.service.join import (
     APPLIED,
@@ -50,7 +49,7 @@ from fairwolfe.service.join import (
     told,
 )
 from fairwolfe.service.model import Model
-from fairwolfe.service.recovery import apply_event, exercise, keep_snapshot
+from fairwolfe.service.recovery import apply_event, exercise, write_snapshots
 from fairwolfe.service.store import DISK_FAILED, Outcomes, Row, Span, SQLiteStore, SyncFailed
 from fairwolfe.service.telemetry import Metrics, log_event, log_stopped
 from fairwolfe.service.watch import Recent
@@ -61,8 +60,11 @@ LONGEST = 0.25  # seconds of a tick that count
 _GROUP = 2048  # records of a group
 _CLOSES = 512  # of a model in a row
 _CLOSING_ROWS = 8  # in a tick: requests come in between
-_SNAPSHOT_RECORDS = 7_000  # and a group more at most, so that a restart replays below 10,000
-_SNAPSHOT_SECONDS = 30.0
+# Records that no snapshot has. From the first number on, some models are written after each group;
+# above the second as many as it takes: a group more at most, and a restart replays below 10,000.
+_SNAPSHOT_RECORDS, _MOST_RECORDS = 6_500, 7_500
+_SNAPSHOT_SECONDS = 30.0  # of the clock, in which a change comes into a snapshot
+_SNAPSHOT_BUDGET = 0.005  # seconds for the snapshots of a group or a tick: one at least
 _HISTORY_SECONDS = (2.0, 60.0)  # between two points: a part of its age, from 2 s to a minute
 _HISTORY_PART = 0.02
 _SILENCE = 10  # parts of a window: so often the clock is written where nothing else is
@@ -201,6 +203,7 @@ class Core:
     ----------
     models: by name
     windows: of the models, in seconds, by name: of each stage
+    others: the models of the log that are not served
     """
 
     def __init__(
@@ -211,6 +214,7 @@ class Core:
         limits: Limits | None = None,
         clock: Clock | None = None,
         metrics: Metrics | None = None,
+        others: Iterable[Model] = (),
     ) -> None:
         self.store, self.models, self.windows = store, models, windows
         self.limits = limits or Limits()
@@ -226,11 +230,15 @@ class Core:
         self.aside: RunAside = _at_once  # who does what may take a while
         self._waiting: deque[Work] = deque()
         self._scheduled = False
-        self._written = self._snapped = self._noted = at
+        self._written = self._noted = at
         self._ticks = deque([at] * _POLLS, maxlen=_POLLS)  # the clock at the last ticks
         self._patient = at  # nothing closes before
         self._tried = 0.0  # when a row was last tried, by the source of the clock
-        self._unsnapped = self.metrics.replayed  # so that many short lives are not a long replay
+        # Models with changes that no snapshot has, those with the oldest first, and their records.
+        every = [model for model in (*models.values(), *others) if model.since]
+        self._changed = dict.fromkeys(sorted(every, key=lambda model: model.since or (0, 0.0)))
+        self._unsnapped = sum(model.unsnapped for model in every)
+        self._patient_snapshots = at  # none is written before, after one that failed
 
     # --- what is asked ------------------------------------------------------------------------
 
@@ -319,7 +327,8 @@ class Core:
         except Exception as error:  # nobody may be left waiting
             logger.exception("a group failed")
             _fail_all(works + changes, error)
-        self._snapshot_if_due()
+        if self._unsnapped >= _SNAPSHOT_RECORDS:
+            self._snapshot_some()
 
     def _group(self, works: list[Work]) -> None:
         draft = Draft()
@@ -381,8 +390,9 @@ class Core:
             log_event("log_written", "the log can be written again", seq=self.seq)
         self.failing, self._written = "", clock
         for model, event in events:
-            apply_event(model, event, self.seq, clock, "; start the service again")
-            self._unsnapped += size(event)
+            advice = "; start the service again"
+            self._unsnapped += apply_event(model, event, self.seq, clock, advice)
+            self._changed[model] = None
         self.metrics.folds.note(time.perf_counter() - synced)
         return True
 
@@ -624,7 +634,8 @@ class Core:
         for _ in range(_CLOSING_ROWS if clock >= self._patient else 0):
             if not self._close(due):
                 break
-            self._snapshot_if_due()
+            if self._unsnapped >= _MOST_RECORDS:
+                self._snapshot_some()
         silence = clock - self._written
         opened = [
             window
@@ -637,7 +648,7 @@ class Core:
                 self._commit([])
         elif opened and silence > max(1.0, min(opened) / _SILENCE):
             self._commit(self._unwritten_counts())
-        self._snapshot_if_due()
+        self._snapshot_some()
         often, seldom = _HISTORY_SECONDS
         if clock - self._noted >= min(max(often, _HISTORY_PART * clock), seldom):
             self._note_history(clock)
@@ -674,27 +685,50 @@ class Core:
             log_stopped(model, error, self.seq)
             return 0
 
-    def _snapshot_if_due(self) -> None:
-        age = self.clock.now() - self._snapped
-        due = self._unsnapped >= _SNAPSHOT_RECORDS or (self._unsnapped and age >= _SNAPSHOT_SECONDS)
-        if due and not self.failing:
-            self.snapshot()
-
     def snapshot(self) -> None:
-        """Keep the state of every model, so that a restart is short."""
-        began = time.perf_counter()
+        """Keep the state of every model that has changed, so that a restart is short."""
         counted = self._unwritten_counts()
         if counted:
             self._commit(counted)
+        self._keep([model for model in self._changed if not model.stopped])
+
+    def _snapshot_some(self) -> None:
+        """Snapshots that are due, as many as fit into a few milliseconds."""
+        if self._changed and not self.failing and self.clock.now() >= self._patient_snapshots:
+            self._keep(self._due_snapshots())
+
+    def _due_snapshots(self) -> Iterator[Model]:
+        """The models whose changes are old, then, if there are many records, those with the most;
+        until the time is over.
+        """
+        stop = time.perf_counter() + _SNAPSHOT_BUDGET
+        old = self.clock.now() - _SNAPSHOT_SECONDS
+        waiting = [model for model in self._changed if not model.stopped]
+        chosen = [model for model in waiting if model.since and model.since[1] <= old]
+        if self._unsnapped >= _SNAPSHOT_RECORDS:
+            rest = waiting[len(chosen) :]
+            chosen += sorted(rest, key=lambda model: model.unsnapped, reverse=True)
+        left = self._unsnapped
+        for model in chosen:
+            yield model
+            left -= model.unsnapped
+            if left < _MOST_RECORDS and time.perf_counter() >= stop:
+                return
+
+    def _keep(self, models: Iterable[Model]) -> None:
+        began = time.perf_counter()
         try:
-            for model in self.models.values():
-                if not model.stopped:
-                    keep_snapshot(self.store, self.seq, model)
+            kept = write_snapshots(self.store, self.seq, models, self._changed)
         except FairwolfeError as error:  # the log is the truth: no snapshot, no harm
             self._note_failure(error)
             log_event("snapshot_failed", "no snapshot", logging.ERROR, reason=str(error))
-        self._snapped, self._unsnapped = self.clock.now(), 0
-        self.metrics.snapshots.note(time.perf_counter() - began)
+            self._patient_snapshots = self.clock.now() + _SNAPSHOT_SECONDS
+            return
+        for model in kept:
+            del self._changed[model]
+        self._unsnapped = sum(model.unsnapped for model in self._changed if not model.stopped)
+        if kept:
+            self.metrics.snapshots.note(time.perf_counter() - began)
 
     def _note_history(self, clock: float) -> None:
         self._noted = clock
@@ -709,8 +743,9 @@ class Core:
 
     @property
     def snapshot_age(self) -> float:
-        """Seconds since the last snapshot."""
-        return self.clock.now() - self._snapped
+        """For how many seconds a change has been waiting for its snapshot."""
+        since = [model.since for model in self._changed if model.since and not model.stopped]
+        return self.clock.now() - since[0][1] if since else 0.0
 
     # --- what was decided ---------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from fairwolfe.service.events import (
 from fairwolfe.service.join import Joined
 from fairwolfe.service.log_file import LogFile
 from fairwolfe.service.model import Model
-from fairwolfe.service.recovery import keep_snapshot, recover
+from fairwolfe.service.recovery import recover, write_snapshots
 from fairwolfe.service.store import PruneBase, Row, SQLiteStore
 
 Tick = Callable[[int], None]
@@ -266,10 +266,10 @@ def keep_snapshots(store: SQLiteStore) -> None:
     """A snapshot of every model at the end of the log, of those too that are served no more and
     would hold on to their rows for ever.
     """
-    last = store.last()[0]
-    for number, model in recover(store).models.items():
-        if not model.stopped and max((seq for seq, _ in store.snapshots(number)), default=0) < last:
-            keep_snapshot(store, last, model)
+    last, models = store.last()[0], recover(store).models.values()
+    newest = {model: max(dict(store.snapshots(model.number)), default=0) for model in models}
+    due = [model for model in models if not model.stopped and newest[model] < last]
+    write_snapshots(store, last, due, models)
 
 
 def prune(store: SQLiteStore, planned: PrunePlan) -> int:

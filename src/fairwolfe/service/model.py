@@ -72,6 +72,9 @@ class Model:
         self.early: dict[str, Item] = {}  # items, while there are fewer than slots
         self.agent: Agent | None = None
         self.stopped = ""  # why it was, where something went wrong
+        # What its newest snapshot does not have: the first row, with its clock, and the records.
+        self.since: tuple[int, float] | None = None
+        self.unsnapped = 0
         # Of the configuration; they may change at any start.
         self.audit = False  # whether what decisions are made from is kept
         self.tolerance = 0.0  # how much older than a decision its direction may be: Agent.propose

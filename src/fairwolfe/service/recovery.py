@@ -6,7 +6,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ from fairwolfe.service.events import (
     size,
 )
 from fairwolfe.service.model import Model
-from fairwolfe.service.store import Later, SQLiteStore
+from fairwolfe.service.store import Later, Snapshot, SQLiteStore
 from fairwolfe.service.telemetry import log_event, log_stopped
 
 
@@ -38,6 +38,10 @@ class Recovered(NamedTuple):
 
     models: dict[int, Model]
     records: int
+
+    def others(self, served: dict[str, Model]) -> list[Model]:
+        """The models that are not served."""
+        return [model for model in self.models.values() if served.get(model.name) is not model]
 
 
 Before = Callable[[int, list[Event], dict[int, Model]], None]
@@ -48,12 +52,12 @@ def recover(store: SQLiteStore) -> Recovered:
     """The models of a log, each from its newest good snapshot on."""
     models, starts = _started(store)
     for number, fresh in list(models.items()):
-        for seq, data in store.snapshots(number):
+        for place, (seq, data) in enumerate(store.snapshots(number)):
             why = "its SHA-256 does not fit"
             try:
                 if data is not None:
                     models[number] = Model.load(number, store, seq, data)
-                    starts[number] = seq
+                    starts[number] = seq if place else max(seq, store.folded)
                     break
             except IncompatibleState as error:
                 why = f"it cannot be read ({type(error).__name__}); see fairwolfe log verify"
@@ -95,11 +99,12 @@ def _started(store: SQLiteStore) -> tuple[dict[int, Model], dict[int, int]]:
     """The models that the log names, as they began, and the rows that name them."""
     models: dict[int, Model] = {}
     starts: dict[int, int] = {}
-    for number, (seq, _, payload) in store.starts().items():
+    for number, (seq, clock, payload) in store.starts().items():
         for event in decode(payload):
             if isinstance(event, Started) and event.model == number:
                 settings = msgspec.json.decode(event.setup, type=Setup)
                 models[number] = Model(number, store.token, settings, store)
+                models[number].since = (seq, clock)
                 starts[number] = seq - 1
         if number not in models:
             raise IncompatibleState(f"row {seq} of the log should begin model {number}")
@@ -127,26 +132,42 @@ def _folded(
         if before is not None:
             before(seq, events, models)
         for event in events:
-            if not models[event.model].stopped:
-                apply_event(models[event.model], event, seq, clock)
-                records += size(event)
+            records += apply_event(models[event.model], event, seq, clock)
     return Recovered(models, records)
 
 
-def keep_snapshot(store: SQLiteStore, seq: int, model: Model) -> None:
-    """Keep the state of a model after a row."""
+def write_snapshots(
+    store: SQLiteStore, seq: int, models: Iterable[Model], changed: Iterable[Model]
+) -> list[Model]:
+    """Keep the states of models after a row, in one transaction; these models. changed: all models
+    of the log that have changed since their snapshots.
+    """
+    kept = {model: _snapshot(model, seq) for model in models}
+    first = min((m.since[0] for m in changed if m.since and m not in kept), default=seq + 1)
+    if kept:
+        store.snapshot(list(kept.values()), first - 1)
+    for model in kept:
+        model.ring.kept()
+        model.since, model.unsnapped = None, 0
+    return list(kept)
+
+
+def _snapshot(model: Model, seq: int) -> Snapshot:
     ring = model.ring
     later = Later(ring.first, ring.closed, ring.later()) if len(model.stages) > 1 else None
-    store.snapshot(model.number, seq, model.dump(), later)
-    ring.kept()
+    return Snapshot(model.number, seq, model.dump(), later)
 
 
-def apply_event(model: Model, event: Event, seq: int, clock: float, advice: str = "") -> None:
-    """Apply an event of a row that is durable. A model that cannot do so is stopped: the log is
-    right, this state of it is not, and nothing more is built on it.
+def apply_event(model: Model, event: Event, seq: int, clock: float, advice: str = "") -> int:
+    """Apply an event of a row that is durable; how many records it is. A model that cannot do so is
+    stopped: the log is right, this state of it is not, and nothing more is built on it.
     """
+    if model.since is None:
+        model.since = (seq, clock)
     if model.stopped:
-        return
+        return 0
+    records = size(event)
+    model.unsnapped += records
     try:
         model.apply(event, seq, clock)
     except Exception as error:
@@ -155,6 +176,7 @@ def apply_event(model: Model, event: Event, seq: int, clock: float, advice: str 
             f"model {model.name!r} is stopped, since row {seq} of the log could not be applied "
             f"({type(error).__name__}: {error}){advice}"
         )
+    return records
 
 
 def begin(
@@ -194,8 +216,10 @@ def begin(
     numbered = {model.number: model for model in models.values()}
     for event in events:
         model = numbered[event.model]
-        if not isinstance(event, Started) and not model.stopped:
-            model.apply(event, seq, clock)
+        if isinstance(event, Started):
+            model.since = (seq, clock)
+        else:
+            apply_event(model, event, seq, clock)
     return models
 
 

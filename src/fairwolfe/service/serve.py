@@ -34,7 +34,8 @@ def open_service(config: Config, clock: Clock | None = None) -> Service:
         recovery = recover(store)
         models = begin(store, config, recovery.models, store.last()[1])
         metrics = Metrics(replayed=recovery.records)
-        core = Core(store, models, windows_of(config), config.limits, clock, metrics)
+        others = recovery.others(models)
+        core = Core(store, models, windows_of(config), config.limits, clock, metrics, others)
     except BaseException:
         store.close()
         raise

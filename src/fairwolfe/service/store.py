@@ -71,6 +71,15 @@ class Later(NamedTuple):
     data: bytes
 
 
+class Snapshot(NamedTuple):
+    """The state of a model after a row."""
+
+    model: int
+    seq: int
+    data: bytes
+    later: Later | None = None
+
+
 class PruneBase(NamedTuple):
     """Where the log of a model begins since older rows were deleted: the row of its snapshot, and
     the number of the first decision that is still in the log.
@@ -213,6 +222,7 @@ class SQLiteStore:
         self.token = ""
         self.deleted = 0
         self.bases: dict[int, PruneBase] = {}
+        self.folded = 0  # every change up to this row is in the newest snapshot of its model
         self._base: Any = None
         self._last: tuple[int, float] = (0, 0.0)
         self._starts: dict[int, int] = {}  # model -> the row that it begins with
@@ -427,6 +437,7 @@ class SQLiteStore:
             base = self._one("SELECT value FROM meta WHERE key = 'base'")
             self.deleted, bases = (0, ()) if base is None else unpack(base)
             self.bases = {model: PruneBase(*where) for model, *where in bases}
+            self.folded = int(self._one("SELECT value FROM meta WHERE key = 'folded'") or 0)
         except (InvalidInput, TypeError, ValueError) as error:
             raise IncompatibleState(
                 f"the head of {self.path} is damaged ({error}); put a backup in its place"
@@ -510,23 +521,16 @@ class SQLiteStore:
 
     # --- what can be made again ---------------------------------------------------------------
 
-    def snapshot(self, model: int, seq: int, data: bytes, later: Later | None = None) -> None:
-        """Keep the state of a model after a row."""
-        base = self.bases.get(model)
-        kept = (model, model, _KEPT_SNAPSHOTS, None if base is None else base.seq)
+    def snapshot(self, kept: Sequence[Snapshot], folded: int) -> None:
+        """Keep the states of models in one transaction; folded: a row up to which every change is
+        in the newest snapshot of its model from then on, so that a start reads the rows after it.
+        """
         try:
             execute = self._base.execute
             execute("BEGIN IMMEDIATE")
-            row = (model, seq, data, hashlib.sha256(data).digest())
-            execute("INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?)", row)
-            execute(_DELETE_SNAPSHOTS, kept)
-            if later is not None:
-                execute(_LATER)
-                execute(
-                    "INSERT OR REPLACE INTO later VALUES (?, ?, ?, ?, ?, ?)",
-                    (model, seq, *later, _later_crc(model, seq, later)),
-                )
-                execute(_DELETE_LATER, (model, model, model))
+            for one in kept:
+                self._keep(*one)
+            execute("INSERT OR REPLACE INTO meta VALUES ('folded', ?)", (folded,))
             execute("COMMIT")
             if self._mark is not None:
                 os.fsync(self._mark)
@@ -535,8 +539,22 @@ class SQLiteStore:
             raise _failed(error) from error
         except OSError as error:
             raise SyncFailed(f"{MARK} could not be synced: {error}") from error
+        self.folded = folded
         if self._journal >= _CHECKPOINT:
             self._checkpoint()
+
+    def _keep(self, model: int, seq: int, data: bytes, later: Later | None) -> None:
+        execute, base = self._base.execute, self.bases.get(model)
+        row = (model, seq, data, hashlib.sha256(data).digest())
+        execute("INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?)", row)
+        kept = (model, model, _KEPT_SNAPSHOTS, None if base is None else base.seq)
+        execute(_DELETE_SNAPSHOTS, kept)
+        if later is not None:
+            execute(_LATER)
+            crc = _later_crc(model, seq, later)
+            piece = (model, seq, *later, crc)
+            execute("INSERT OR REPLACE INTO later VALUES (?, ?, ?, ?, ?, ?)", piece)
+            execute(_DELETE_LATER, (model, model, model))
 
     def snapshots(self, model: int) -> list[tuple[int, bytes | None]]:
         """(seq, state) of a model, newest first; None for one that is damaged."""

@@ -192,7 +192,7 @@ class _Collector:
             ("arriving_bytes", "Bodies that have come in part", core.arriving),
             ("under_way", "Requests that are not answered yet", metrics.under_way),
             ("log_rows", "Rows of the log", core.seq),
-            ("snapshot_age_seconds", "Since the last snapshot", core.snapshot_age),
+            ("snapshot_age_seconds", "Age of the oldest change in none", core.snapshot_age),
             ("store_failing", "Whether the log cannot be written", float(bool(core.failing))),
             ("replayed_records", "Replayed at the start", metrics.replayed),
         ):
