@@ -213,8 +213,7 @@ class Core:
         metrics: Metrics | None = None,
     ) -> None:
         self.store, self.models, self.windows = store, models, windows
-        self.limits = limits or Limits()
-        self._held = bytes_of("limits.held", self.limits.held)
+        self.set_limits(limits or Limits())
         self.metrics = metrics or Metrics()
         self.clock = clock or Clock()
         self.seq, at = store.last()
@@ -231,6 +230,10 @@ class Core:
         self._patient = at  # nothing closes before
         self._tried = 0.0  # when a row was last tried, by the source of the clock
         self._unsnapped = self.metrics.replayed  # so that many short lives are not a long replay
+
+    def set_limits(self, limits: Limits) -> None:
+        """Bounds from now on; what was accepted under others stays accepted."""
+        self.limits, self._held = limits, bytes_of("limits.held", limits.held)
 
     # --- what is asked ------------------------------------------------------------------------
 
