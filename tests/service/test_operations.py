@@ -181,7 +181,7 @@ def shown() -> str:
     numbers.begin("/")
     numbers.end("/", 0, 0.01)
     numbers.refuse(429, "busy")
-    return metrics_text(service.core).decode()
+    return metrics_text(service.core, service.core.models.values()).decode()
 
 
 def test_the_page_explains_every_metric_and_no_other(shown: str) -> None:

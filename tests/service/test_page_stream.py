@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from fairwolfe.service import watch
+from fairwolfe.service.config import Limits
 from fairwolfe.service.watch import Broadcast
 from fairwolfe.service.wire import Refused
 from tests.service import shop
@@ -118,7 +119,8 @@ def test_streams_do_not_hold_up_the_end(tmp_path: Path) -> None:
 def audience(most: int = 2) -> tuple[Broadcast, Any]:
     service = Inside(config("5 s", both=False))
     counted = iter(range(1_000_000))
-    one = Broadcast(service.core, most, lambda core, model, live: {"number": next(counted)})
+    service.core.set_limits(Limits(listeners=most))
+    one = Broadcast(service.core, lambda core, model, live: {"number": next(counted)})
     return one, service.model("router")
 
 
@@ -127,7 +129,7 @@ def test_a_slow_reader_misses_frames(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def run() -> tuple[list[int], int]:
         told, model = audience()
-        stream = told.listen(model, most=100)
+        stream = told.listen(model, 100, lambda: True)
         assert (await anext(stream)).startswith(b"retry")
         numbers = []
         for _ in range(3):
@@ -155,7 +157,7 @@ def test_nobody_speaks_where_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> 
     async def run() -> tuple[int, int]:
         told, model = audience()
         for _ in range(3):  # come and go, faster than frames do
-            stream = told.listen(model, most=1)
+            stream = told.listen(model, 1, lambda: True)
             assert len([data async for data in stream]) == 2
             assert len(told._tasks) == 1
         await asyncio.sleep(0.1)
@@ -170,7 +172,7 @@ def test_nobody_speaks_where_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> 
 def test_after_the_end_nobody_enters() -> None:
     async def run() -> None:
         told, model = audience()
-        stream = told.listen(model, most=100)
+        stream = told.listen(model, 100, lambda: True)
         await anext(stream)
         await anext(stream)
         told.end()

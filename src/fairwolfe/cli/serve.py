@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -21,7 +22,7 @@ def serve(file: Path | None, listen: str | None, demo: bool) -> None:
 
     Every acknowledged answer is durable and counts once. The first line on stdout is `ready
     http://HOST:PORT`. Ends with exit code 0 at SIGTERM, 2 if it cannot start, and 74 if the disk
-    fails.
+    fails. SIGHUP: keys and limits of the file are read again.
     """
     if demo == (file is not None):
         raise InvalidInput("give the TOML file of a configuration, or --demo, and not both")
@@ -37,7 +38,7 @@ def serve(file: Path | None, listen: str | None, demo: bool) -> None:
 
     assert file is not None
     try:
-        run(read(file, listen))
+        run(read(file, listen), read_again=partial(read, file, listen))
     except StoreFailed as error:
         click.echo(f"Error: {error}", err=True)
         raise SystemExit(DISK_FAILED) from error

@@ -7,6 +7,7 @@ import json
 import re
 import tomllib
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -41,12 +42,17 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     sha256: str
     scopes: tuple[Scope, ...]
+    models: tuple[str, ...] | None = None  # patterns of names, such as "shop-*"; None: all
     # Bounds on what this key can ask for, besides those of everybody; None: only those.
     rate: float | None = None  # requests a second
     body: str | int | None = None  # bytes of a request
     candidates: int | None = None  # arms or candidates of a question
     dimensions: int | None = None  # numbers in the features of a question
     open: int | None = None  # decisions of a model that wait for their feedback
+
+    def sees(self, model: str) -> bool:
+        """Whether the key is for a model."""
+        return self.models is None or any(fnmatchcase(model, one) for one in self.models)
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -232,6 +238,8 @@ def _check_numbers(config: Config) -> None:
             )
         if not key.scopes:
             raise InvalidInput(f"keys.{i}.scopes is empty; give some of {', '.join(SCOPES)}")
+        if key.models is not None and not key.models:
+            raise InvalidInput(f"keys.{i}.models is empty; name models, or leave it out for all")
         _check_positive(f"keys.{i}", key)
 
 

@@ -217,8 +217,7 @@ class Core:
         others: Iterable[Model] = (),
     ) -> None:
         self.store, self.models, self.windows = store, models, windows
-        self.limits = limits or Limits()
-        self._held = bytes_of("limits.held", self.limits.held)
+        self.set_limits(limits or Limits())
         self.metrics = metrics or Metrics()
         self.clock = clock or Clock()
         self.seq, at = store.last()
@@ -239,6 +238,10 @@ class Core:
         self._changed = dict.fromkeys(sorted(every, key=lambda model: model.since or (0, 0.0)))
         self._unsnapped = sum(model.unsnapped for model in every)
         self._patient_snapshots = at  # none is written before, after one that failed
+
+    def set_limits(self, limits: Limits) -> None:
+        """Bounds from now on; what was accepted under others stays accepted."""
+        self.limits, self._held = limits, bytes_of("limits.held", limits.held)
 
     # --- what is asked ------------------------------------------------------------------------
 

@@ -134,7 +134,7 @@ class Request:
         self.hot: HotEndpoint | None = None
         self.route: Route | None = None
         self.key: Key | None = None
-        self.who, self.accept = "", ""
+        self.accept = ""
         self.work: Work | None = None
         self.streaming: asyncio.Task[None] | None = None
 
@@ -148,6 +148,15 @@ class Request:
     def read(self, kind: Any) -> Any:
         """The body, decoded."""
         return wire.decode(bytes(self.body), self.header(b"content-type"), kind)
+
+    @property
+    def who(self) -> str:
+        """The name of the key that it was sent with."""
+        return "" if self.key is None else self.key.name
+
+    def sees(self, model: str) -> bool:
+        """Whether its key is for a model."""
+        return self.key is None or self.key.sees(model)
 
     @property
     def query(self) -> dict[str, str]:
@@ -217,7 +226,7 @@ class Connection(asyncio.BufferedProtocol):
         self.discarding = False  # what comes is dropped
         self.used = False  # a request was answered
         self.since = self.loop.time()
-        self.shown: tuple[bytes | None, int] = (None, 0)  # the last key, and its place
+        self.shown: tuple[bytes | None, str] = (None, "")  # the last key, and its hash
         self.host: bytes | None = None  # the last Host that was accepted
         self._restart: Request | None = None  # an upgrade that is ignored: its request
         self._full = False  # reading is paused, because the pipeline is full
@@ -709,13 +718,21 @@ class Server:
     ) -> None:
         self.service, self.hosts, self.idle, self.grace = service, hosts, idle, grace
         self.tls, self._context = tls is not None, tls
-        limits = service.config.limits
-        self.most, self.seconds = limits.connections, limits.seconds
         self.buffer = memoryview(bytearray(_BUFFER))
         self.connections: set[Connection] = set()
         self.ending = False
         self._stop = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def most(self) -> int:
+        """How many connections there may be."""
+        return self.service.core.limits.connections
+
+    @property
+    def seconds(self) -> float:
+        """For a request to arrive, and for an answer to be read."""
+        return self.service.core.limits.seconds
 
     def check_host(self, host: bytes) -> None:
         """Refuse a name that is not known: a page of another site may have sent it here."""

@@ -7,7 +7,7 @@ import hmac
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 
 from fairwolfe.service.config import Key
 from fairwolfe.service.wire import Refused
@@ -36,9 +36,15 @@ class KeyRing:
     """
 
     def __init__(self, keys: Sequence[Key], now: Callable[[], float] = time.monotonic) -> None:
-        self._keys = tuple(keys)
         self._now = now
-        self._buckets = {i: (max(key.rate or 0.0, 1.0), now()) for i, key in enumerate(keys)}
+        self._buckets: dict[str, tuple[float, float]] = {}  # tokens left, and when
+        self.replace(keys)
+
+    def replace(self, keys: Sequence[Key]) -> None:
+        """Other keys from now on; those that stay have spent what they have spent."""
+        self._keys = {key.sha256: key for key in keys}
+        full = {digest: (max(key.rate or 0.0, 1.0), self._now()) for digest, key in self}
+        self._buckets = {digest: self._buckets.get(digest, full[digest]) for digest in full}
 
     def check(self, header: str | None, scope: str | None) -> Key | None:
         """The key that a request shows; Refused where it may not do this, or not so often."""
@@ -46,44 +52,67 @@ class KeyRing:
             return None
         return self.allow(self.find(header), scope)
 
-    def find(self, header: str | None) -> int:
-        """The place of the key that a header shows."""
+    def find(self, header: str | None) -> str:
+        """The hash of the key that a header shows."""
         kind, _, shown = (header or "").partition(" ")
         if kind.lower() != "bearer" or not shown:
             text = "no key is given; send the header Authorization: Bearer KEY"
             raise Refused(401, "no_key", text)
         digest = digest_of(shown.strip())
-        place = None
-        for i, key in enumerate(self._keys):  # all of them, whichever fits
-            if hmac.compare_digest(digest, key.sha256):
-                place = i
-        if place is None:
-            raise Refused(401, "unknown_key", "the key is unknown; ask for one of this service")
-        return place
+        if sum(hmac.compare_digest(digest, known) for known in self._keys) == 0:  # all of them
+            raise _unknown()
+        return digest
 
-    def allow(self, place: int, scope: str) -> Key:
-        """The key at a place, once more; Refused where it may not do this, or not so often."""
-        key = self._keys[place]
+    def allow(self, digest: str, scope: str, model: str | None = None) -> Key:
+        """The key of a hash, once more; Refused where it may not do this, or not so often."""
+        key = self.permitted(digest, scope, model)
+        if key.rate is not None:
+            self._spend(digest, key.rate)
+        return key
+
+    def permitted(self, digest: str, scope: str, model: str | None) -> Key:
+        """The key of a hash; Refused where it may not do this, however seldom.
+
+        model: that it is for; None where it is for none, or for all
+        """
+        key = self._keys.get(digest)
+        if key is None:
+            raise _unknown()
         if scope not in key.scopes:
             has = f"the key {key.name!r} has the scopes {', '.join(key.scopes)}"
             raise Refused(403, "not_allowed", f"{has}, and this needs {scope}")
-        if key.rate is not None:
-            self._spend(place, key.rate)
+        everything = model is None and scope == "admin"  # such as a backup
+        if (everything and key.models) or (model is not None and not key.sees(model)):
+            raise other_model(key, model)
         return key
 
     def __bool__(self) -> bool:
         return bool(self._keys)
 
-    def _spend(self, place: int, rate: float) -> None:
+    def __iter__(self) -> Iterator[tuple[str, Key]]:
+        return iter(self._keys.items())
+
+    def _spend(self, digest: str, rate: float) -> None:
         """A token of the bucket of a key: `rate` a second, and at most a second's worth at once."""
-        left, at = self._buckets[place]
+        left, at = self._buckets[digest]
         now = self._now()
         left = min(max(rate, 1.0), left + (now - at) * rate)
         if left < 1.0:
-            self._buckets[place] = (left, now)
+            self._buckets[digest] = (left, now)
             text = f"this key may ask {rate:g} times a second"
             raise Refused(429, "too_fast", text, retry_after=(1.0 - left) / rate)
-        self._buckets[place] = (left - 1.0, now)
+        self._buckets[digest] = (left - 1.0, now)
+
+
+def other_model(key: Key, model: str | None) -> Refused:
+    """Why a key may not use a model; None: all of them."""
+    which = "this is for all models" if model is None else f"not for {model!r:.80}"
+    only = f"the key {key.name!r} is for the models {', '.join(key.models or ())}"
+    return Refused(403, "other_model", f"{only}, and {which}", "model")
+
+
+def _unknown() -> Refused:
+    return Refused(401, "unknown_key", "the key is unknown; ask for one of this service")
 
 
 SECONDS = 12 * 3600
@@ -101,7 +130,7 @@ class Sessions:
 
     def __init__(self, most: int = _MOST, now: Callable[[], float] = time.monotonic) -> None:
         self._most, self._now = most, now
-        self._open: OrderedDict[str, tuple[str, float]] = OrderedDict()  # name of the key, end
+        self._open: OrderedDict[str, tuple[str, float]] = OrderedDict()  # who, end
 
     def __len__(self) -> int:
         return len(self._open)
@@ -115,12 +144,16 @@ class Sessions:
         return token
 
     def who(self, token: str) -> str:
-        """The name of the key that a cookie was opened with; Refused where it has ended."""
+        """Whom a cookie was opened for: the hash of a key; Refused where it has ended."""
         session = self._open.get(digest_of(token))
         if session is None or session[1] <= self._now():
             self.close(token)
             raise Refused(401, "signed_out", "your sign-in has ended; sign in again")
         return session[0]
+
+    def keep(self, whom: Container[str]) -> None:
+        """End those of everybody else."""
+        self._open = OrderedDict((t, one) for t, one in self._open.items() if one[0] in whom)
 
     def close(self, token: str) -> None:
         """End one."""

@@ -132,8 +132,10 @@ def _operation(config: Config, route: Any, entry: Entry, by_kind: dict[str, Any]
 
 def _parameter(config: Config, name: str) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "string"}
-    if name in ("model", "name"):
-        schema["enum"] = list(config.models if name == "model" else page.FILES)
+    if name == "name":
+        schema["enum"] = list(page.FILES)
+    elif name == "model" and all(key.models is None for key in config.keys):
+        schema["enum"] = list(config.models)  # else not everybody may know all of them
     return _described(name, {"in": "path", "required": True, "schema": schema})
 
 

@@ -10,6 +10,7 @@ import math
 import re
 import time
 from collections.abc import Sequence
+from functools import partial
 from importlib import resources
 from typing import Any
 from urllib.parse import parse_qs
@@ -19,7 +20,7 @@ from fairwolfe.service import docs, watch, wire
 from fairwolfe.service.config import Config
 from fairwolfe.service.core import Core
 from fairwolfe.service.http import ANYONE, OPEN, Request, Response, Route
-from fairwolfe.service.keys import SECONDS
+from fairwolfe.service.keys import SECONDS, other_model
 from fairwolfe.service.model import Model, read_objective
 from fairwolfe.service.whatif import InterviewAnswers, WhatIf
 from fairwolfe.service.wire import Refused, invalid
@@ -228,11 +229,14 @@ _CAPTIONS: dict[str, tuple[str, Row]] = {
 async def _page(service: Any, request: Request) -> Response:
     if not service.config.public:  # there anybody may see the sign-in
         try:
-            service.admit(request, "read")
+            service.admit(request, "read", None)
         except Refused as refused:
             return _refused(service, request, refused, 200)
-    models = service.core.models
-    model = service.core.model(request.query.get("model") or next(iter(models)))
+    models = [model.name for model in service.models_of(request)]
+    name = request.query.get("model") or next(iter(models), next(iter(service.core.models)))
+    if request.key is not None and not request.key.sees(name):
+        raise other_model(request.key, name)
+    model = service.core.model(name)
     live = await asyncio.to_thread(watch.live_of, model)
     frame = frame_of(service.core, model, live)
     tables = frame["tables"]
@@ -324,7 +328,7 @@ async def _sign_in(service: Any, request: Request) -> Response:
     key = given.get("key", [""])[0].strip()
     if not key:
         raise Refused(422, "no_key", "no key is given; give one that may read", "key")
-    token = service.sessions.open(service.keys.check(f"Bearer {key}", "read").name)
+    token = service.sessions.open(service.keys.check(f"Bearer {key}", "read").sha256)
     cookie = _cookie(service, token, SECONDS) + ("; Secure" if request.secure else "")
     headers = {**_HEADERS, "location": ".", "set-cookie": cookie}
     return Response(b"", "text/html; charset=utf-8", 303, headers)
@@ -368,7 +372,7 @@ async def _stream(service: Any, request: Request) -> Response:
     most = min(number_in(request, "frames", 1) or _FRAMES, _FRAMES)
     service.broadcast.enter()
     return Response(
-        service.broadcast.listen(request.model, most),
+        service.broadcast.listen(request.model, most, partial(service.may_go_on, request)),
         "text/event-stream",
         headers={"cache-control": "no-store", "x-accel-buffering": "no"},
         on_end=service.broadcast.leave,

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+from msgspec.structs import replace
+
 from fairwolfe.agent.names import attributes_of, keyed, require_attributes
 from fairwolfe.core.candidates import sizes
 from fairwolfe.errors import InvalidInput
@@ -30,7 +32,7 @@ from fairwolfe.service.http import ANYONE, OPEN, Request, Response, Route
 from fairwolfe.service.keys import KeyRing, Sessions
 from fairwolfe.service.model import Model, read_objective
 from fairwolfe.service.page import number_in
-from fairwolfe.service.telemetry import log_change, metrics_text
+from fairwolfe.service.telemetry import log_change, log_event, metrics_text
 from fairwolfe.service.watch import Broadcast
 from fairwolfe.service.whatif import WhatIfRunner
 from fairwolfe.service.wire import DecisionRequest, Refused, invalid_input, too_large
@@ -164,7 +166,7 @@ class Service:
             BoundRoute(one, _pattern(one.path), own.get(one.scope, one.scope)) for one in ROUTES
         )
         self.sessions, self.cookie = Sessions(), f"fairwolfe-{core.store.token}"
-        self.broadcast = Broadcast(core, config.limits.listeners, page.frame_of)
+        self.broadcast = Broadcast(core, page.frame_of)
         self.what_if = WhatIfRunner()
         self.ending = False
         self._on_end = on_end
@@ -180,6 +182,33 @@ class Service:
         """The same as a page."""
         return page.docs_of(self.document, self.config)
 
+    def reload(self, config: Config) -> None:
+        """Take the keys and the limits of a configuration that was read again."""
+        if bool(config.keys) != bool(self.keys):
+            now = "has [[keys]], and it was started without" if config.keys else "has no [[keys]]"
+            raise InvalidInput(f"the configuration {now}; end the service and start it again")
+        before, after = {key for _, key in self.keys}, set(config.keys)
+        waiting = _other_settings(self.config, config)
+        self.keys.replace(config.keys)
+        self.sessions.keep({key.sha256 for key in config.keys})
+        self.core.set_limits(config.limits)
+        self.config = replace(self.config, keys=config.keys, limits=config.limits)
+        for made in ("document", "docs"):
+            self.__dict__.pop(made, None)
+        words = f"; {', '.join(waiting)} changed too, and need a restart" if waiting else ""
+        log_event(
+            "reloaded",
+            f"keys and limits were read again{words}",
+            logging.WARNING if waiting else logging.INFO,
+            added=sorted(key.name for key in after - before),
+            removed=sorted(key.name for key in before - after),
+            restart=waiting,
+        )
+
+    def may_go_on(self, request: Request) -> bool:
+        """Whether the key of a request that is under way is still there as it was."""
+        return request.key is None or (request.key.sha256, request.key) in self.keys
+
     def open(self, request: Request, stated: int) -> None:
         """Find the route of a request whose head has arrived, check its key, and set how large its
         body may be; Refused where it may not go on. stated: Content-Length, or 0.
@@ -190,7 +219,7 @@ class Service:
         if hot is not None:
             request.hot, request.path = hot, hot.path
             self.core.metrics.begin(hot.path)
-            request.key = self._key(request, hot.route.scope)
+            request.key = self._key(request, hot.route.scope, hot.model.name)
             request.most = hot.admit(stated, request.key)
         elif stated > request.most:
             raise too_large(request.most)
@@ -217,7 +246,7 @@ class Service:
                 return self.hot[route.path.replace("{model}", model.name).encode()]
             request.route, request.path = route, route.path
             self.core.metrics.begin(request.path)
-            request.who, request.key = self.admit(request, scope)
+            self.admit(request, scope, request.params.get("model"))
             request.most = request_limits(self.config.limits, request.key).body
             return None
         where = f"{request.method} {unquote(raw)!r:.120}"
@@ -227,27 +256,31 @@ class Service:
             raise Refused(405, "wrong_method", text, headers={"allow": allowed})
         raise Refused(404, "not_found", f"{where}: there is no such path; see /docs")
 
-    def _key(self, request: Request, scope: str) -> Key | None:
+    def _key(self, request: Request, scope: str, model: str | None) -> Key | None:
         """The key of a request; that of the last one on its connection is not hashed again."""
         if not self.keys:
             return None
         connection, shown = request.connection, request.headers.get(b"authorization")
-        known, place = connection.shown
+        known, digest = connection.shown
         if shown is None or shown != known:
-            place = self.keys.find(None if shown is None else shown.decode("latin-1"))
-            connection.shown = (shown, place)
-        return self.keys.allow(place, scope)
+            digest = self.keys.find(None if shown is None else shown.decode("latin-1"))
+            connection.shown = (shown, digest)
+        return self.keys.allow(digest, scope, model)
 
-    def admit(self, request: Request, scope: str | None) -> tuple[str, Key | None]:
-        """The name of the key that a request shows, and the key; a browser that has signed in shows
-        a cookie instead, and may only read. Refused where they may not do this.
+    def admit(self, request: Request, scope: str | None, model: str | None) -> None:
+        """Find the key that a request shows; a browser that has signed in shows a cookie instead,
+        and may only read. Refused where they may not do this.
         """
         token = request.cookie(self.cookie)
         shown = b"authorization" in request.headers
-        if not shown and scope == "read" and token is not None and self.config.keys:
-            return self.sessions.who(token), None
-        key = None if scope is None else self._key(request, scope)
-        return ("" if key is None else key.name), key
+        if not shown and scope == "read" and token is not None and self.keys:
+            request.key = self.keys.permitted(self.sessions.who(token), scope, model)
+        elif scope is not None:
+            request.key = self._key(request, scope, model)
+
+    def models_of(self, request: Request) -> list[Model]:
+        """The models that a request may know of."""
+        return [model for model in self.core.models.values() if request.sees(model.name)]
 
     async def answer(self, request: Request) -> Response:
         """The answer to a request that has arrived whole."""
@@ -454,7 +487,7 @@ def summary(service: Service, model: Model) -> dict[str, Any]:
 
 
 async def _models(service: Service, request: Request) -> Any:
-    return {"models": [summary(service, model) for model in service.core.models.values()]}
+    return {"models": [summary(service, model) for model in service.models_of(request)]}
 
 
 async def _model(service: Service, request: Request) -> Any:
@@ -488,7 +521,7 @@ async def _healthz(service: Service, request: Request) -> Any:
 
 async def _readyz(service: Service, request: Request) -> Any:
     core = service.core
-    stopped = [model.stopped for model in core.models.values() if model.stopped]
+    stopped = [model.stopped for model in service.models_of(request) if model.stopped]
     why = core.failing or ("it is ending" if service.ending else "") or " ".join(stopped)
     if why:
         raise Refused(503, "not_ready", why, retry_after=1.0)
@@ -496,7 +529,8 @@ async def _readyz(service: Service, request: Request) -> Any:
 
 
 async def _metrics(service: Service, request: Request) -> Any:
-    return Response(metrics_text(service.core), "text/plain; version=0.0.4; charset=utf-8")
+    text = metrics_text(service.core, service.models_of(request))
+    return Response(text, "text/plain; version=0.0.4; charset=utf-8")
 
 
 async def _openapi(service: Service, request: Request) -> Any:
@@ -556,7 +590,15 @@ ROUTES = (
 """Every route; only this table states what a key must be allowed to do."""
 
 
-# --- from requests to answers ------------------------------------------------------------------
+# --- parts -------------------------------------------------------------------------------------
+
+
+def _other_settings(old: Config, new: Config) -> list[str]:
+    """What differs between two configurations besides keys and limits."""
+    names = [name for name in old.__struct_fields__ if name not in ("keys", "limits", "models")]
+    differ = [name for name in names if getattr(old, name) != getattr(new, name)]
+    models = sorted(old.models.keys() | new.models.keys())
+    return differ + [f"models.{m}" for m in models if old.models.get(m) != new.models.get(m)]
 
 
 def _pattern(path: str) -> re.Pattern[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import socket
@@ -11,9 +12,10 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from fairwolfe import __version__
-from fairwolfe.errors import InvalidInput
+from fairwolfe.errors import FairwolfeError, InvalidInput
 from fairwolfe.service.config import Config, windows_of
 from fairwolfe.service.core import Clock, Core
 from fairwolfe.service.http import BACKLOG, Server
@@ -47,8 +49,16 @@ def open_service(config: Config, clock: Clock | None = None) -> Service:
     return Service(core, config, end)
 
 
-def run(config: Config, on_ready: Callable[[str, Service], None] | None = None) -> None:
-    """Serve until SIGTERM or Ctrl-C; on_ready: called with the address once it answers."""
+def run(
+    config: Config,
+    on_ready: Callable[[str, Service], None] | None = None,
+    read_again: Callable[[], Config] | None = None,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C.
+
+    on_ready: called with the address once it answers
+    read_again: reads the configuration at SIGHUP, for its keys and limits
+    """
     import uvloop
 
     write_as_json()
@@ -86,6 +96,9 @@ def run(config: Config, on_ready: Callable[[str, Service], None] | None = None) 
         if threading.current_thread() is threading.main_thread():
             for one in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(one, server.stop)
+            if read_again is not None:
+                again = partial(_reload, service, read_again, asyncio.Lock())
+                loop.add_signal_handler(signal.SIGHUP, lambda: server.spawn(again()))
         async with service.running():
             await server.serve(listener, ready)
 
@@ -93,6 +106,19 @@ def run(config: Config, on_ready: Callable[[str, Service], None] | None = None) 
         runner.run(serve())
     up = round(time.monotonic() - began, 3)
     log_event("end", f"the service ends after {up:.1f} s", rows=service.core.seq, seconds=up)
+
+
+async def _reload(service: Service, read_again: Callable[[], Config], one: asyncio.Lock) -> None:
+    """Take the keys and the limits of the configuration as it is now; none of it where it has an
+    error.
+    """
+    async with one:
+        try:
+            service.reload(await asyncio.to_thread(read_again))
+            _allow_files(service.config.limits.connections)
+        except FairwolfeError as error:
+            words = "the configuration was not read again, and all is as it was"
+            log_event("reload_failed", words, logging.ERROR, reason=str(error))
 
 
 def _certificate(config: Config) -> ssl.SSLContext | None:

@@ -141,8 +141,8 @@ def largest_groups(groups: dict[str, float]) -> dict[str, float]:
 class _Collector:
     """What Prometheus reads: `collect` yields every family, as it is now."""
 
-    def __init__(self, core: Core) -> None:
-        self.core = core
+    def __init__(self, core: Core, models: Iterable[Model]) -> None:
+        self.core, self.models = core, models
 
     def collect(self) -> Iterable[Any]:
         """Counters and gauges by model, those of the service, requests, histograms."""
@@ -161,7 +161,7 @@ class _Collector:
             return made
 
         core, metrics = self.core, self.core.metrics
-        models = {(model.name,): model for model in core.models.values()}
+        models = {(model.name,): model for model in self.models}
         made = {key: model.decisions for key, model in models.items()}
         yield family(CounterMetricFamily, "decisions", "Decisions made", "model", made)
         for name, (about, count) in _BY_STAGE.items():
@@ -225,12 +225,12 @@ class _Collector:
             yield shown
 
 
-def metrics_text(core: Core) -> bytes:
-    """All metrics in the text format of Prometheus."""
+def metrics_text(core: Core, models: Iterable[Model]) -> bytes:
+    """All metrics in the text format of Prometheus, with those of some models."""
     from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(core))
+    registry.register(_Collector(core, models))
     return generate_latest(registry)
 
 

@@ -283,8 +283,8 @@ class Broadcast:
     once for all of them. Nothing is queued for anybody.
     """
 
-    def __init__(self, core: Core, most: int, make: Make) -> None:
-        self.core, self.most, self._make = core, most, make
+    def __init__(self, core: Core, make: Make) -> None:
+        self.core, self._make = core, make
         self.listeners = 0
         self.ended = False
         self._channels = {name: Channel() for name in core.models}
@@ -294,9 +294,10 @@ class Broadcast:
         """Take a place, to be given back by `leave`; Refused where none is free."""
         if self.ended:
             raise Refused(503, "ending", "the service is ending", retry_after=1.0)
-        if self.listeners >= self.most:
+        most = self.core.limits.listeners
+        if self.listeners >= most:
             self.core.metrics.rejected["listeners"] += 1
-            text = f"{self.listeners} listen already, and limits.listeners is {self.most}"
+            text = f"{self.listeners} listen already, and limits.listeners is {most}"
             raise Refused(503, "too_many_listeners", text, retry_after=10.0)
         self.listeners += 1
 
@@ -304,8 +305,10 @@ class Broadcast:
         """Give a place back."""
         self.listeners -= 1
 
-    async def listen(self, model: Model, most: int) -> AsyncIterator[bytes]:
-        """The frames of a model as server-sent events, at most so many."""
+    async def listen(
+        self, model: Model, most: int, allowed: Callable[[], bool]
+    ) -> AsyncIterator[bytes]:
+        """The frames of a model as server-sent events, at most so many, while it is allowed."""
         channel = self._channels[model.name]
         channel.listeners += 1
         count, number = 0, channel.number
@@ -317,6 +320,8 @@ class Broadcast:
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             while count < most and not self.ended and await channel.after(number):
+                if not allowed():
+                    break
                 number, count = channel.number, count + 1
                 yield b"data: " + channel.frame + b"\n\n"
         finally:
