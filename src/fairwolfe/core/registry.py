@@ -73,6 +73,7 @@ KINDS: dict[str, dict[str, str]] = {
         "sklearn": "fairwolfe.oracles:SklearnRegressor",
     },
     "policies": {
+        "fairco-rank": "fairwolfe.ranking:FairCoRank",
         "fairlearn-rank": "fairwolfe.ranking:FairLearnRank",
         "frank-wolfe": "fairwolfe.reduction:FrankWolfe",
         "fw-linucb-rank": "fairwolfe.ranking:FWLinUCBRank",

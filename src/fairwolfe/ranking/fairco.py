@@ -1,0 +1,166 @@
+"""`FairCoRank`: a proportional controller of exposure, the source of Eq. (2) of the paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.candidates import Catalogue
+from fairwolfe.core.decision import Choice
+from fairwolfe.core.problem import Problem, number_where
+from fairwolfe.core.rankings import RankingKind
+from fairwolfe.errors import IncompatibleState, InvalidInput
+from fairwolfe.objectives import Concave, TwoSided
+from fairwolfe.objectives.concave import numbers
+from fairwolfe.oracles import LinearState
+from fairwolfe.ranking.policies import Baseline
+from fairwolfe.ranking.ranker import LinUCBRank, Ranker, RankState
+from fairwolfe.smoothing import Moreau
+
+_LEAST = 1e-3  # of an estimated merit: rewards may be negative
+
+
+@dataclass(frozen=True, repr=False)
+class _GrowingPenalty(Concave):
+    """-(gain/2) sum_i z_i^2/m_i, whose multiple after t rewards is t; the step tells t."""
+
+    gain: float
+    merit: tuple[float, ...] | None
+
+    unit = "merits"
+
+    @property
+    def size(self) -> int | None:
+        return None if self.merit is None else len(self.merit)
+
+    def _value(self, z: Vector) -> float:
+        return -0.5 * self.gain * float(z @ (z / self._merits))
+
+    def lipschitz(self, n: int) -> float:
+        return 0.0 if self.gain == 0.0 else np.inf
+
+    @property
+    def _merits(self) -> Any:
+        return 1.0 if self.merit is None else np.array(self.merit)
+
+    def _gradient(self, z: Vector, step: float) -> Vector:
+        t = round(step**-2.0) - 1 if step > 0.0 else 1  # the step is 1/sqrt(t + 1)
+        g: Vector = -self.gain * t * z / self._merits
+        return g
+
+
+class MeritState(NamedTuple):
+    """A `RankState`, and what each item has earned, by id."""
+
+    problem: Problem
+    params: Vector
+    oracle: LinearState
+    exposed: Vector
+    shown: Vector
+    slots: Matrix
+    features: Matrix
+    retired: Vector
+    earned: Vector
+
+    def restored(self) -> None:
+        """After arrays have been read from a file: raise for what no rankings can produce."""
+        RankState(*self[:-1]).restored()
+        if self.earned.shape != self.exposed.shape:
+            raise IncompatibleState(
+                f"earned has the shape {self.earned.shape}; there are {self.exposed.size} items"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PerMerit(Ranker):
+    """LinUCBRank, with the direction of each item divided by what it earns where it is exposed."""
+
+    compiled = "optimistic"
+
+    def resume(self, problem: Problem, catalogue: Catalogue) -> Any:
+        return MeritState(*super().resume(problem, catalogue), np.zeros(catalogue.total))
+
+    def with_items(self, state: Any, features: Matrix) -> Any:
+        earned = np.concatenate([state.earned, np.zeros(len(features))])
+        return super().with_items(state, features)._replace(earned=earned)  # type: ignore[call-arg]
+
+    def act(self, state: Any, context: Any, direction: Vector, rng: np.random.Generator) -> Choice:
+        given, g = self._read(state, context, direction)
+        merits = (1.0 + state.earned[given.ids]) / (1.0 + state.exposed[given.ids])
+        scaled = g.copy()
+        scaled[: merits.size] /= np.maximum(merits, _LEAST)
+        return super().act(state, given, scaled, rng)
+
+    def update(self, state: Any, choice: Choice, direction: Vector, observation: Any) -> Any:
+        kind = RankingKind(state.problem, self.catalogue(state), self.exposure)
+        seen = kind.observe(choice.action, observation).observation
+        learnt: Any = super().update(state, choice, direction, observation)
+        learnt.earned[choice.action] += seen.exposed * seen.rewards.sum(axis=1)
+        return learnt
+
+
+@dataclass(frozen=True)
+class FairCoRank(Baseline):
+    """LinUCBRank with gain (t - 1) max_j (E_j/m_j - E_i/m_i) added to the score of item i.
+
+    E_i is the average exposure of the item over the t - 1 decisions so far, answered or open. The
+    lag grows with t until it is made up for: with known values, and targets that can be reached,
+    differences of E/m fall like 1/t. A proportional controller follows one target, E proportional
+    to m, and its gain is yours to choose; there is no f, and no guarantee for one.
+
+    The maximum is the same for all items: the order is that of -gain (t - 1) E_i/m_i, the gradient
+    of a penalty -(t/2) gain sum_i E_i^2/m_i that grows with t.
+
+    Parameters
+    ----------
+    gain: at least 0; 0 is `LinUCBRank`. In units of the reward for one exposure too few
+    merit: m, a positive number for each item; None is 1 for all. "values": the mean of
+        what the item earned where it was exposed, with one more exposure that earned 1
+
+    Reference: Morik et al. (2020), Controlling Fairness and Bias in Dynamic Learning-to-Rank.
+
+    >>> problem = Problem.ranking(n_items=3, n_slots=1, n_features=1)
+    >>> policy = FairCoRank(0.01)
+    >>> state = policy.init(problem)
+    >>> policy.act(state, [[0.1], [0.3], [0.2]], np.random.default_rng(0)).action.tolist()
+    [1]
+    """
+
+    gain: float
+    merit: Any = None
+    smoothing: Any = field(default=Moreau(1.0), init=False, repr=False, compare=False)
+    anticipate: Any = field(default=True, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        allowed = "a finite number of at least 0, what one exposure too few is worth"
+        gain = number_where("gain", self.gain, lambda gain: 0.0 <= gain < np.inf, allowed)
+        object.__setattr__(self, "gain", gain)
+        if self.merit is not None and not self._estimated:
+            allowed = "a positive number for each item, None or 'values'"
+            if isinstance(self.merit, str):
+                raise InvalidInput(f"merit is {self.merit!r}; give {allowed}")
+            merit = numbers("merit", self.merit)
+            if min(merit) <= 0.0:
+                raise InvalidInput(f"merit has {min(merit):g}; give {allowed}")
+            object.__setattr__(self, "merit", merit)
+        super().__post_init__()
+
+    @property
+    def _estimated(self) -> bool:
+        return isinstance(self.merit, str) and self.merit == "values"
+
+    @property
+    def followed(self) -> Concave:
+        """The user-side rewards minus the growing penalty."""
+        return TwoSided(_GrowingPenalty(self.gain, None if self._estimated else self.merit))
+
+    def ranker(self) -> Ranker:
+        return (_PerMerit if self._estimated else LinUCBRank)(**self.settings())
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """Instances for the conformance checks."""
+        return cls(0.01), cls(0.0), cls(0.1, merit="values"), cls(1.0, exploration=0.5)
