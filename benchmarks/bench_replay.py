@@ -184,7 +184,7 @@ def restart(decisions: int) -> None:
         wrote = perf_counter() - began
         warm = Model(0, "warm", setup(parse(_TABLE), "ranks"))  # what is loaded once
         warm.apply(ItemsAdded(0, tuple("abcdefghijkl"), np.ones((12, 10)) / 10, ""), 0, 0.0)
-        warm.copy()
+        warm.dump()
         began = perf_counter()
         store = SQLiteStore(folder)
         found = recover(store)

@@ -390,3 +390,31 @@ def test_arms_have_no_items() -> None:
         one.act(np.eye(2), pinned={0: 1})
     with pytest.raises(InvalidInput, match=r"exposed and clicked are for rankings;"):
         one.update(one.act(np.eye(2)), exposed=[0])
+
+
+def test_a_check_refuses_what_the_change_refuses_and_changes_nothing() -> None:
+    one = agent()
+    played(one, stream(0, "bad"), 5)
+    before = bits(one)
+    short = TwoSided(PerMerit(GiniEquality(), [1.0] * 7))
+    longer = TwoSided(PerMerit(GiniEquality(), [1.0] * 9))
+    wrong: list[tuple[dict[str, Any], Callable[[], object]]] = [
+        ({"items": np.ones((2, Q + 1))}, lambda: one.add_items(np.ones((2, Q + 1)))),
+        ({"items": {"a": ITEMS[0]}}, lambda: one.add_items({"a": ITEMS[0]})),
+        ({"items": ITEMS[:1], "objective": short}, lambda: one.add_items(ITEMS[:1], short)),
+        ({"retired": [8]}, lambda: one.retire([8])),
+        ({"retired": range(6)}, lambda: one.retire(range(6))),
+        ({"retired": [0], "objective": longer}, lambda: one.retire([0], longer)),
+        ({"objective": short}, lambda: one.replace_objective(short)),
+        ({"objective": 2.0}, lambda: one.replace_objective(2.0)),  # type: ignore[arg-type]
+    ]
+    for given, change in wrong:
+        with pytest.raises(InvalidInput) as caught:
+            change()
+        with pytest.raises(InvalidInput) as checked:
+            one.check_change(**given)
+        assert str(checked.value) == str(caught.value)
+    one.check_change(ITEMS[:1], objective=longer)
+    one.check_change(retired=[0], objective=short)
+    one.check_change(objective=TwoSided(PerMerit(GiniEquality(), [1.0] * 8)))
+    assert bits(one) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import Any
 
@@ -12,8 +13,8 @@ import fairwolfe as fw
 from fairwolfe.agent.file import arrays_of
 from fairwolfe.bandits import EpsilonGreedy, LinUCB, SquareCB, Thompson
 from fairwolfe.core.decision import Decision
-from fairwolfe.errors import InvalidInput
-from fairwolfe.objectives import GiniWelfare, Linear, Minimum, Nash, TwoSided, Welfare
+from fairwolfe.errors import FairwolfeError, InvalidInput
+from fairwolfe.objectives import Custom, GiniWelfare, Linear, Minimum, Nash, TwoSided, Welfare
 from fairwolfe.oracles import OnlineGradient
 from fairwolfe.ranking import FWLinUCBRank
 
@@ -195,3 +196,20 @@ def test_a_reward_beyond_its_range_does_not_leave_the_agent_without_a_direction(
     assert agent.value == -np.inf
     play(agent, 20)
     assert np.isfinite(agent.value)
+
+
+def test_a_check_of_an_objective_takes_a_gradient_at_the_average() -> None:
+    agent = fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB()), PROBLEM)
+    play(agent, 5)
+    before, average = arrays(agent), agent.average.copy()
+
+    def slope(z: Any) -> Any:
+        return np.full(2, np.nan if np.allclose(z, average) else 1.0)
+
+    steep = Custom(lambda z: float(z.sum()), slope, smooth=True)
+    with pytest.raises(FairwolfeError) as caught:
+        agent.check_change(objective=steep)
+    assert arrays(agent) == before
+    agent.replace_objective(steep)
+    with pytest.raises(type(caught.value), match=re.escape(str(caught.value))):
+        agent.act(np.full((4, 3), 0.1))

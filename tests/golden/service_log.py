@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fairwolfe.service.events import Event, ItemsAdded, ItemsRetired, ObjectiveReplaced
+from fairwolfe.service.events import Change, ItemsAdded, ItemsRetired, ObjectiveReplaced
 from fairwolfe.service.model import Model
 from fairwolfe.service.store import SQLiteStore
 from tests.service.inside import Inside
@@ -79,7 +79,7 @@ def play(service: Inside) -> None:
         service.advance(float(rng.uniform(0.0, 3.0)))
 
 
-def _change(service: Inside, name: str, event: Event) -> None:
+def _change(service: Inside, name: str, event: Change) -> None:
     (done,) = service.together(service.core.change(name, lambda: event))
     if isinstance(done, Exception):
         raise done

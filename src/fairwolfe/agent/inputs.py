@@ -143,10 +143,31 @@ class AgentInputs(ABC):
 
     def replace_objective(self, objective: Concave) -> None:
         """Maximise another f from now on; averages, estimates and open decisions stay."""
+        with self.held():
+            self._take(self._with_objective(objective))
+
+    def _with_objective(self, objective: Concave) -> Any:
         if not isinstance(objective, Concave):
             raise InvalidInput(f"the objective is {objective!r:.80}; give one of fw.objectives")
-        with self.held() as running:
-            self._take(running.with_objective(self._retargeted(objective)))
+        return self._running.with_objective(self._retargeted(objective))
+
+    def check_change(
+        self, items: Any = None, retired: Iterable[int | str] = (), objective: Any = None
+    ) -> None:
+        """Raise what `add_items`, `retire` or `replace_objective` would raise, or a decision after
+        it, where f has no gradient at the average; nothing changes.
+        """
+        with self.held():
+            running = self._running
+            if items is not None:
+                _, _, running = self._with_more(items, objective)
+            elif retired:
+                running = self._with_fewer(retired, objective)
+            elif objective is not None:
+                running = self._with_objective(objective)
+            _bound_objective(running)
+            if hasattr(running, "direction"):
+                running.direction(self._draws)
 
     # --- items --------------------------------------------------------------------------------
 
@@ -212,15 +233,23 @@ class AgentInputs(ABC):
         item is retired and a new one takes its key. The key of a retired item may come again.
         """
         with self.held():
-            old = self._catalogue().total
-            features, attributes = without_attributes(features)
-            if isinstance(self._called, ItemKeys) or has_keys(features):
-                return self._add_keyed(features, attributes, objective)
-            rows = item_features(features, self._kind.problem)
-            attributes = attributes or [{} for _ in rows]
-            names = range(old, old + len(rows))
-            self._take(self._with_items(rows, names, attributes, objective, []))
-            return np.arange(old, old + len(rows))
+            ids, called, running = self._with_more(features, objective)
+            # Names of items that are not there do no harm, should an interrupt come between.
+            self._called = called
+            self._take(running)
+            return ids
+
+    def _with_more(self, features: Any, objective: Concave | None) -> tuple[IntVector, Names, Any]:
+        """The ids of new items, what all are called, and the policy with them; under the lock."""
+        old = self._catalogue().total
+        features, attributes = without_attributes(features)
+        if isinstance(self._called, ItemKeys) or has_keys(features):
+            return self._with_keyed(features, attributes, objective)
+        rows = item_features(features, self._kind.problem)
+        attributes = attributes or [{} for _ in rows]
+        names = range(old, old + len(rows))
+        running = self._with_items(rows, names, attributes, objective, [])
+        return np.arange(old, old + len(rows)), self._called, running
 
     def _with_items(
         self,
@@ -236,10 +265,9 @@ class AgentInputs(ABC):
             require_attributes(grouped_by(policy.followed), names, attributes)
         return self._running.add_items(policy, rows, np.array(old, np.int64), attributes)
 
-    def _add_keyed(
+    def _with_keyed(
         self, given: Any, attributes: list[dict[str, str]], objective: Concave | None
-    ) -> IntVector:
-        """Under the lock."""
+    ) -> tuple[IntVector, Names, Any]:
         catalogue, called = self._catalogue(), self._called
         if not isinstance(called, ItemKeys):
             raise InvalidInput(
@@ -251,25 +279,26 @@ class AgentInputs(ABC):
         keys, rows = keyed(given, sizes(self._kind.problem)[1])
         attributes = attributes or [{} for _ in keys]
         ids, new, old_ids = key_changes(keys, rows, attributes, called, catalogue)
-        if new:
-            fresh, own = [keys[row] for row in new], [attributes[row] for row in new]
-            running = self._with_items(rows[new], fresh, own, objective, old_ids)
-            # Names of items that are not there do no harm, should an interrupt come between.
-            self._called = ItemKeys((*called.all[: catalogue.total], *fresh))
-            self._take(running)
-        elif objective is not None:
-            self.replace_objective(objective)
-        return ids
+        if not new:
+            running = self._running if objective is None else self._with_objective(objective)
+            return ids, called, running
+        fresh, own = [keys[row] for row in new], [attributes[row] for row in new]
+        running = self._with_items(rows[new], fresh, own, objective, old_ids)
+        return ids, ItemKeys((*called.all[: catalogue.total], *fresh)), running
 
     def retire(self, ids: Iterable[int | str], objective: Concave | None = None) -> None:
         """These items are not shown any more; f is of the others. Feedback may still come."""
         with self.held():
-            listed: Any = ids
-            catalogue = self._catalogue()
-            if isinstance(self._called, ItemKeys):
-                listed = self._called.ids("ids", ids, catalogue)
-            numbers = whole_ids("ids", listed)
-            self._take(self._running.retire_items(self._retargeted(objective), numbers))
+            self._take(self._with_fewer(ids, objective))
+
+    def _with_fewer(self, ids: Iterable[int | str], objective: Concave | None) -> Any:
+        """The policy without these items; under the lock."""
+        listed: Any = ids
+        catalogue = self._catalogue()
+        if isinstance(self._called, ItemKeys):
+            listed = self._called.ids("ids", ids, catalogue)
+        numbers = whole_ids("ids", listed)
+        return self._running.retire_items(self._retargeted(objective), numbers)
 
     def _catalogue(self) -> Catalogue:
         if not isinstance(self._kind, RankingKind):

@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,6 +30,7 @@ from fairwolfe.service import watch, wire
 from fairwolfe.service.config import Key, Limits, bytes_of
 from fairwolfe.service.events import (
     Applied,
+    Change,
     Closed,
     DecisionsMade,
     Event,
@@ -49,7 +50,7 @@ from fairwolfe.service.join import (
     told,
 )
 from fairwolfe.service.model import Model
-from fairwolfe.service.recovery import apply_event, exercise, write_snapshots
+from fairwolfe.service.recovery import apply_event, write_snapshots
 from fairwolfe.service.store import DISK_FAILED, Outcomes, Row, Span, SQLiteStore, SyncFailed
 from fairwolfe.service.telemetry import Metrics, log_event, log_stopped
 from fairwolfe.service.watch import Recent
@@ -146,7 +147,7 @@ class Work:
     model: Model
     requests: Sequence[wire.DecisionRequest] = ()
     entries: Sequence[wire.Feedback] = ()
-    change: Callable[[], Event | None] | None = None
+    change: Callable[[], Change | None] | None = None
     waiter: Waiter | None = None
     key: Key | None = None
     weight: int = 0
@@ -192,8 +193,16 @@ RunAside: TypeAlias = Callable[[Callable[[], Any], Callable[[Any], None]], None]
 """Does the first, which only reads, and gives its result to the second."""
 
 
+Trial: TypeAlias = Callable[[Model, str], Awaitable[None]]
+"""Raises Refused where an objective for a model, as text, takes too long."""
+
+
 def _at_once(work: Callable[[], Any], done: Callable[[Any], None]) -> None:
     done(work())
+
+
+async def _untried(model: Model, objective: str) -> None:
+    """Alone in a process: the check before it is written is enough."""
 
 
 class Core:
@@ -227,6 +236,7 @@ class Core:
         self.arriving = 0  # bytes that connections hold: parts of requests, answers not read
         self.recent = {name: Recent() for name in models}
         self.aside: RunAside = _at_once  # who does what may take a while
+        self.trial: Trial = _untried  # who tries an objective of a client
         self._waiting: deque[Work] = deque()
         self._scheduled = False
         self._written = self._noted = at
@@ -251,16 +261,17 @@ class Core:
             raise wire.Refused(404, "unknown_model", f"there is no model {name!r:.80}", "model")
         return self.models[name]
 
-    async def change(self, name: str, change: Callable[[], Event | None]) -> Event | None:
-        """Write an event that is made when its turn comes, and tried on a copy first; the event, or
-        None where there is nothing to change.
+    async def change(self, name: str, change: Callable[[], Change | None]) -> Change | None:
+        """Write an event that is made and checked when its turn comes; the event, or None where
+        there is nothing to change. A new objective is tried before, while others are served.
         """
         model = self.model(name)
         _usable(model)
         event = change()
         if event is None:  # it is so already
             return None
-        await asyncio.to_thread(_rehearse, model.copy(), event)  # while others are served
+        if event.objective:
+            await self.trial(model, event.objective)
         return await self.wait(Work(model, change=change))  # type: ignore[no-any-return]
 
     async def wait(self, work: Work) -> Any:
@@ -613,7 +624,7 @@ class Core:
             event = work.change()
             if event is None:  # it is so by now
                 return _done(work, None)
-            model.copy().apply(event, self.seq + 1, self.clock.now())
+            model.check_change(event)
         except wire.Refused as refused:
             return _fail(work, refused)
         except FairwolfeError as error:
@@ -798,15 +809,6 @@ def _decision_in(row: tuple[int, Row], model: int, number: int) -> tuple[Decisio
             place = number - first
             return Batch(event.made)[place], event.names[place] if event.names else None
     raise wire.Refused(404, "unknown_decision", f"decision {number} is not kept", "id")
-
-
-def _rehearse(copy: Model, event: Event) -> None:
-    """Do it on a copy, with what comes after it: what fails there is rejected, not written."""
-    try:
-        copy.apply(event, 0, 0.0)
-        exercise(copy)
-    except FairwolfeError as error:
-        raise wire.invalid_input(error) from error
 
 
 def _propose(model: Model, requests: Sequence[wire.DecisionRequest], contexts: list[Any]) -> Batch:

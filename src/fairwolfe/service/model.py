@@ -7,8 +7,7 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from operator import itemgetter
 from sys import intern
@@ -272,13 +271,16 @@ class Model:
             return
         self.early |= items
         if len(self.early) >= self.n_slots:
-            problem = self.setup.make_problem(len(self.early))
-            policy = self.setup.make_policy()
-            if objective is not None:
-                policy = policy.with_objective(objective)
-                self.changes.append(seq)
-            self.agent = self._agent(policy, problem, self.early)
+            self.agent = self._first_agent(self.early, objective)
+            self.changes += [seq] if objective is not None else []
             self.early = {}
+
+    def _first_agent(self, items: dict[str, Item], objective: Concave | None) -> Agent:
+        """That of a ranking, once there are enough items."""
+        policy = self.setup.make_policy()
+        if objective is not None:
+            policy = policy.with_objective(objective)
+        return self._agent(policy, self.setup.make_problem(len(items)), items)
 
     def _retire(self, event: events.ItemsRetired, seq: int) -> None:
         if self.agent is None:
@@ -287,6 +289,22 @@ class Model:
         objective = read_objective(event.objective)
         self.agent.retire(event.keys, objective)
         self.changes += [seq] if objective is not None else []
+
+    def check_change(self, event: events.Change) -> None:
+        """Raise what `apply` would raise for a change, or a decision after it; nothing changes."""
+        objective, agent = read_objective(event.objective), self.agent
+        match event:
+            case events.ItemsAdded() if agent is None:
+                items = self.early | event.items()
+                if len(items) >= self.n_slots:
+                    self._first_agent(items, objective).check_change()
+            case events.ItemsAdded():
+                self._ready().check_change(event.items(), objective=objective)
+            case events.ItemsRetired():
+                if agent is not None:
+                    agent.check_change(retired=event.keys, objective=objective)
+            case events.ObjectiveReplaced():
+                self._ready().check_change(objective=objective)
 
     # --- what is known ------------------------------------------------------------------------
 
@@ -491,24 +509,12 @@ class Model:
     def load(cls, number: int, log: Any, seq: int, data: bytes) -> Model:
         """The model that `dump` wrote after a row of a log."""
 
-        def group_in(model: Model, first: int, seq: int) -> DecisionGroup:
+        def group_in(first: int, seq: int) -> DecisionGroup:
             return model._group_in(first, seq, *log.row(seq))
 
-        return cls._loaded(number, log.token, data, log, group_in, log.later(number, seq))
-
-    @classmethod
-    def _loaded(
-        cls,
-        number: int,
-        token: str,
-        data: bytes,
-        log: Any,
-        group_in: Callable[[Model, int, int], DecisionGroup],
-        later: Iterable[bytes] = (),
-    ) -> Model:
         try:
             own, epochs, setup, counts, changes, early, agent, ring = unpack(data)
-            model = cls(number, token, msgspec.json.decode(setup, type=Setup), log)
+            model = cls(number, log.token, msgspec.json.decode(setup, type=Setup), log)
             if own != model.token:
                 raise IncompatibleState(f"it is of {own!r}, and not of {model.token!r}")
             model.epochs = {epoch: (first, stop) for epoch, first, stop in epochs}
@@ -519,7 +525,7 @@ class Model:
             model.early = {key: Item(np.array(row), **dict(own)) for key, row, *own in early}
             own = _agent_token(number)
             model.agent = None if agent is None else Agent.restore(agent, token=own)
-            model.ring.load(ring, partial(group_in, model), later)
+            model.ring.load(ring, group_in, log.later(number, seq))
         except (FairwolfeError, msgspec.MsgspecError, TypeError, ValueError, KeyError) as error:
             raise IncompatibleState(f"a snapshot cannot be read: {error}") from error
         return model
@@ -530,15 +536,6 @@ class Model:
         """
         later = (self.ring.later(everything=True),) if len(self.stages) > 1 else ()
         return hashlib.sha256(pack((*self._state(), *later))).hexdigest()
-
-    def copy(self) -> Model:
-        """Another one that is the same, without what has come for decisions that wait for a later
-        stage: to try a change of f or of items.
-        """
-        token, ring = self.token.rpartition("-")[0], self.ring
-        return self._loaded(
-            self.number, token, self.dump(), self._log, lambda _, first, seq: ring.group(first)
-        )
 
 
 def _agent_token(number: int) -> str:

@@ -7,16 +7,12 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 
 from fairwolfe.agent.names import attributes_of, keyed
 from fairwolfe.core.candidates import sizes
-from fairwolfe.core.contexts import Bilinear, PerArm
-from fairwolfe.core.feedback import Shown
 from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.service.config import Config, Setup, setup
 from fairwolfe.service.events import (
@@ -201,7 +197,7 @@ def begin(
             if given.items is not None:
                 keys, rows, own = read_items(config, name, given.items, sizes(model.problem)[1])
                 added = ItemsAdded(model.number, keys, rows, "", "", own)
-                model.copy().apply(added, 0, clock)  # raises before it is written
+                model.check_change(added)  # raises before it is written
                 events.append(added)
         elif not model.setup.agrees(wanted):
             raise IncompatibleState(_difference(name, model.setup, wanted))
@@ -296,40 +292,3 @@ def read_items(config: Config, name: str, file: str, width: int) -> tuple[Any, A
         raise InvalidInput(f"{where}: {path}: {error}") from error
     attributes = tuple(tuple(own.items()) for own in checked) if any(checked) else ()
     return keys, features, attributes
-
-
-# --- before a change ----------------------------------------------------------------------------
-
-
-def exercise(model: Model) -> None:
-    """Decide, learn and report once: the agent is not the same afterwards."""
-    agent = model.agent
-    if agent is None:
-        return
-    decisions = agent.propose(_contexts(model, 2, np.random.default_rng(0)))
-    agent.issue(decisions)
-    n, slots = len(decisions), model.n_slots
-    rewards: Any = np.tile(model.problem.low, (n, 1))
-    if model.ranks:
-        rewards = Shown(np.zeros((n, slots)), np.zeros((n, slots, len(model.rewards))))
-    agent.update_many(decisions, rewards)
-    with suppress(InvalidInput):  # of a policy that keeps no live numbers
-        agent.live()
-
-
-def _contexts(model: Model, rows: int, rng: np.random.Generator) -> Any:
-    """Random contexts, within the norms of the problem."""
-    problem = model.problem
-
-    def drawn(*shape: int, norm: float = 0.5) -> Any:
-        return rng.normal(size=shape) * (norm / np.sqrt(shape[-1]))
-
-    if model.ranks:
-        return drawn(rows, sizes(problem)[0])
-    norm, arms = 0.5 * problem.feature_norm, len(model.setup.arms) or 2
-    if problem.n_arms is not None:
-        return [PerArm(drawn(problem.dimension, norm=norm)) for _ in range(rows)]
-    if isinstance(problem.n_features, tuple):
-        p, q = problem.n_features
-        return [Bilinear(drawn(p), drawn(arms, q, norm=1.0)) for _ in range(rows)]
-    return drawn(rows, arms, problem.n_features, norm=norm)

@@ -179,7 +179,7 @@ ENTRIES = {
         "Objective",
         "Replace the objective",
         "The text is the Python expression of the objective: classes such as `Linear(...)`, `f + "
-        "g`, `0.5 * f`, `f.on('clicks')`. It is read without running code and tried on a copy "
+        "g`, `0.5 * f`, `f.on('clicks')`. It is read without running code and tried "
         "first. What was learnt stays, and the next decision follows the new objective. Another "
         "version than `If-Match` is status 412.",
         {"objective": "Linear({'clicks': 1.0}) + AtMost({'cost': 0.03})"},

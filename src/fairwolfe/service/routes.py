@@ -27,12 +27,13 @@ from fairwolfe.objectives.two_sided import grouped_by
 from fairwolfe.service import openapi, page, watch, wire
 from fairwolfe.service.config import Config, Key, Limits, Scope, bytes_of
 from fairwolfe.service.core import Core, Waiter, Work
-from fairwolfe.service.events import Event, ItemsAdded, ItemsRetired, ObjectiveReplaced
+from fairwolfe.service.events import Change, ItemsAdded, ItemsRetired, ObjectiveReplaced
 from fairwolfe.service.http import ANYONE, OPEN, Request, Response, Route
 from fairwolfe.service.keys import KeyRing, Sessions
 from fairwolfe.service.model import Model, read_objective
 from fairwolfe.service.page import number_in
 from fairwolfe.service.telemetry import log_change, log_event, metrics_text
+from fairwolfe.service.trial import try_objective
 from fairwolfe.service.watch import Broadcast
 from fairwolfe.service.whatif import WhatIfRunner
 from fairwolfe.service.wire import DecisionRequest, Refused, invalid_input, too_large
@@ -317,7 +318,7 @@ class Service:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """While it serves, windows close."""
-        self.core.aside = self.do_aside
+        self.core.aside, self.core.trial = self.do_aside, try_objective
         ticking = asyncio.create_task(self._tick())
         try:
             yield
@@ -363,7 +364,7 @@ async def _add_items(service: Service, request: Request) -> Any:
     body: wire.AddItems = request.read(wire.AddItems)
     given = wire.item_rows(body, model, request_limits(service.config.limits, request.key))
 
-    def change() -> Event | None:
+    def change() -> Change | None:
         try:
             keys, features = keyed(given, sizes(model.problem)[1])
             attributes = [attributes_of(item.key, item.attributes) for item in body.items]
@@ -399,7 +400,7 @@ async def _add_items(service: Service, request: Request) -> Any:
 async def _retire(service: Service, request: Request) -> Any:
     model, key = _ranking(request), request.params["key"]
 
-    def change() -> Event:
+    def change() -> Change:
         if key not in model.items():
             raise Refused(404, "unknown_item", f"there is no item {key!r:.80} to be shown", "key")
         return ItemsRetired(model.number, (key,), "")
@@ -408,7 +409,7 @@ async def _retire(service: Service, request: Request) -> Any:
     return {"items": len(model.items())}
 
 
-async def _change(service: Service, request: Request, change: Callable[[], Event | None]) -> None:
+async def _change(service: Service, request: Request, change: Callable[[], Change | None]) -> None:
     """Change a model, and leave a line that says who did."""
     event = await service.core.change(request.model.name, change)
     if event is not None:
@@ -443,7 +444,7 @@ async def _replace_objective(service: Service, request: Request) -> Any:
         )
         raise Refused(428, "no_version", message, "if-match")
 
-    def change() -> Event:
+    def change() -> Change:
         if wanted not in ("*", f'"{model.version}"', str(model.version)):
             message = (
                 f"the objective has version {model.version}, and If-Match says {wanted!r:.80}; "

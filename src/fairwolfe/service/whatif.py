@@ -32,6 +32,7 @@ from fairwolfe.objectives.two_sided import beta_of, grouped_by, labelled, parts_
 from fairwolfe.service import wire
 from fairwolfe.service.events import CONTEXTS, ObjectiveReplaced, pack_context
 from fairwolfe.service.model import Model, read_objective
+from fairwolfe.service.trial import try_objective
 from fairwolfe.service.watch import shares_of
 from fairwolfe.service.wire import Refused, invalid_input
 
@@ -215,17 +216,19 @@ async def _texts(model: Model, body: WhatIf) -> list[str]:
     for place, text in enumerate(body.objectives):
         texts[place] = repr(wire.objective_of(text, model, f"objectives[{place}]"))
     if body.objectives:
-        await asyncio.to_thread(_try_objectives, model.copy(), texts[: len(body.objectives)])
+        await _try_objectives(model, texts[: len(body.objectives)])
     return texts
 
 
-def _try_objectives(copy: Model, texts: Sequence[str]) -> None:
-    """Apply objectives to a copy, by the rule of PUT objective."""
+async def _try_objectives(model: Model, texts: Sequence[str]) -> None:
+    """Whether each could be applied, by the rule of PUT objective."""
     for place, text in enumerate(texts):
+        field = f"objectives[{place}]"
+        await try_objective(model, text, field)
         try:
-            copy.apply(ObjectiveReplaced(copy.number, text), 0, 0.0)
+            model.check_change(ObjectiveReplaced(model.number, text))
         except FairwolfeError as error:
-            raise invalid_input(error, f"objectives[{place}]") from error
+            raise invalid_input(error, field) from error
 
 
 def process_input(agent: Agent, contexts: Sequence[Any], texts: Sequence[str]) -> bytes:
