@@ -74,6 +74,13 @@ class MemoryStore(SQLiteStore):
     def last(self) -> tuple[int, float]:
         return (self.log[-1].seq, self.log[-1].clock) if self.log else (0, 0.0)
 
+    @property
+    def row_count(self) -> int:
+        return len(self.log)
+
+    def size(self) -> int:
+        return sum(len(row.payload) for row in self.log)
+
     def snapshot(self, model: int, seq: int, data: bytes, later: Later | None = None) -> None:
         self.kept.setdefault(model, []).insert(0, (seq, data))
         if later is not None:
