@@ -74,6 +74,13 @@ class MemoryStore(SQLiteStore):
     def last(self) -> tuple[int, float]:
         return (self.log[-1].seq, self.log[-1].clock) if self.log else (0, 0.0)
 
+    @property
+    def row_count(self) -> int:
+        return len(self.log)
+
+    def size(self) -> int:
+        return sum(len(row.payload) for row in self.log)
+
     def snapshot(self, kept: Sequence[Snapshot], folded: int) -> None:
         for model, seq, data, later in kept:
             self.kept.setdefault(model, []).insert(0, (seq, data))

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import shlex
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -213,6 +214,52 @@ def test_the_dashboard_asks_for_metrics_that_exist(shown: str) -> None:
     assert len({panel["id"] for panel in panels}) == len(panels)
     corners = [(one["gridPos"]["x"], one["gridPos"]["y"]) for one in panels]
     assert len(set(corners)) == len(corners)
+
+
+def test_the_alerts_ask_for_metrics_that_exist(shown: str) -> None:
+    text = (ROOT / "examples" / "service" / "alerts.yml").read_text()
+    rules = text.split("- alert: ")[1:]
+    exported = dict(re.findall(r"(?m)^(fairwolfe_\w+)(\{.*\})? ", shown))
+    asked = [one.split("expr: ")[1].split("for:")[0].split("labels:")[0] for one in rules]
+    for one, expression in zip(rules, asked, strict=True):
+        names = re.findall(r"fairwolfe_\w+", expression)
+        assert names, one
+        assert set(names) <= exported.keys(), set(names) - exported.keys()
+        if "$labels.model" in one:
+            assert all('model="' in exported[name] for name in names if name[10:] != "open_limit")
+    assert len({one.split()[0] for one in rules}) == len(rules) == 6
+    watched = {
+        "store_failing",
+        "stopped",
+        "open",
+        "log_bytes",
+        "snapshot_age_seconds",
+        "late_total",
+    }
+    assert {f"fairwolfe_{name}" for name in watched} <= set(re.findall(r"fairwolfe_\w+", text))
+
+
+def test_memory_log_and_unread_bytes_are_what_the_system_says(tmp_path: Path) -> None:
+    with Server(tmp_path, config("20 s")) as server:
+        arms = {"arms": [[0.1] * 5] * 2}
+        for _ in range(5):
+            server.post("/v1/models/router/decide", arms)
+        status = Path(f"/proc/{server.pid}/status").read_text()
+        (resident,) = re.findall(r"VmRSS:\s+(\d+) kB", status)
+        assert abs(server.metric("resident_bytes") / (1024 * int(resident)) - 1.0) < 0.2
+        files = [server.state / name for name in ("log.sqlite", "log.sqlite-wal")]
+        assert server.metric("log_bytes") == sum(file.stat().st_size for file in files)
+        assert server.metric("log_rows_kept") == server.metric("log_rows") == 6
+        large = [{"key": f"i{n}", "features": [0.1] * 4} for n in range(9_000)]
+        server.post("/v1/models/front/items", {"items": large})
+        assert server.metric("unread_bytes") == 0
+        with socket.create_connection(server.url[7:].split(":"), timeout=30) as lazy:  # type: ignore[arg-type]
+            lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            for _ in range(8):
+                lazy.sendall(b"GET /v1/models/front/items HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            wait_for(lambda: server.metric("unread_bytes") > 100_000)
+            assert server.metric("unread_bytes") <= server.metric("arriving_bytes")
+        wait_for(lambda: server.metric("unread_bytes") == 0)
 
 
 # --- the page ----------------------------------------------------------------------------------

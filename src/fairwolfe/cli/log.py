@@ -53,7 +53,7 @@ def verify(ctx: click.Context, place: Path, fold: bool, as_json: bool) -> None:
     except IncompatibleState as error:
         report = Verified(0, 0, 0, 0, 0, False, [str(error)], [])
     else:
-        with closing(opened), _rows(opened.count * (2 if fold else 1)) as tick:
+        with closing(opened), _rows(opened.row_count * (2 if fold else 1)) as tick:
             report = verify(opened, fold, tick)
     if as_json:
         print_json({"file": str(where.path), **report._asdict()})
@@ -119,7 +119,7 @@ def replay(
         last = opened.last()[0]
         if until is not None and not 1 <= until <= last:
             raise InvalidInput(f"--until is {until}; the log has the rows 1 to {last}")
-        with _rows(opened.count) as tick:
+        with _rows(opened.row_count) as tick:
             whole = replay(opened, until, before)
     models = _chosen(whole.models, name)
     wrong += [model.stopped for model in models if model.stopped]
@@ -239,7 +239,7 @@ def export(place: Path, out: Path, name: str | None, prune: bool, as_json: bool)
         files = _files(models, out)
         planned = plan(opened) if prune else None
         counts = {}
-        with _rows(opened.count * len(files)) as tick:
+        with _rows(opened.row_count * len(files)) as tick:
             for model, path in files.items():
                 upto = None
                 if planned is not None:
@@ -372,7 +372,7 @@ def _make_ready(where: Place, name: str | None) -> None:
                 "--prune deletes rows, which hold the decisions of all models; leave out --model "
                 "and give a folder"
             )
-        with _rows(2 * opened.count) as tick:
+        with _rows(2 * opened.row_count) as tick:
             wrong = verify(opened, True, tick).wrong
     if wrong:
         raise IncompatibleState(

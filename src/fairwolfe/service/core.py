@@ -234,6 +234,7 @@ class Core:
         self.failing = ""  # why the store cannot be written, while it cannot
         self.weight = 0  # bytes of the bodies that wait
         self.arriving = 0  # bytes that connections hold: parts of requests, answers not read
+        self.unread = 0  # those of answers
         self.recent = {name: Recent() for name in models}
         self.aside: RunAside = _at_once  # who does what may take a while
         self.trial: Trial = _untried  # who tries an objective of a client

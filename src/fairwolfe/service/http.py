@@ -223,6 +223,7 @@ class Connection(asyncio.BufferedProtocol):
         self.framing = 0  # bytes of the request that arrives, without those of its body
         self.head = 0  # bytes of its head
         self.held = 0  # bytes counted in `core.arriving`
+        self.unread = 0  # and in `core.unread`
         self.discarding = False  # what comes is dropped
         self.used = False  # a request was answered
         self.since = self.loop.time()
@@ -258,7 +259,7 @@ class Connection(asyncio.BufferedProtocol):
             if request.streaming is not None:
                 request.streaming.cancel()
             self.end(request, 0)
-        self._count(0)
+        self._count(0, 0)
         if self._unread is not None and not self._unread.done():
             self._unread.set_result(None)
 
@@ -368,21 +369,21 @@ class Connection(asyncio.BufferedProtocol):
         for request in self.queue:
             if request.whole and not request.started:
                 held += request.size + _REQUEST_COST
-        if self._unread is not None:
-            held += self.transport.get_write_buffer_size()
-        if not self._count(held):
+        unread = 0 if self._unread is None else self.transport.get_write_buffer_size()
+        if not self._count(held + unread, unread):
             if self._unread is not None:
                 self.transport.abort()
             else:
                 self._stop(_BUSY)
 
-    def _count(self, held: int) -> bool:
-        """Hold so many bytes; whether there is room for them."""
+    def _count(self, held: int, unread: int) -> bool:
+        """Hold so many bytes, some of them of answers; whether there is room for them."""
         core, more = self.server.service.core, held - self.held
         if more > 0 and not core.room(more):
             return False
         core.arriving += more
-        self.held = held
+        core.unread += unread - self.unread
+        self.held, self.unread = held, unread
         return True
 
     def _stop(self, refused: Refused) -> None:

@@ -140,11 +140,6 @@ class LogFile(store.SQLiteStore):
         """Whether it is a copy, which has no mark."""
         return self.path.name != store.FILE
 
-    @property
-    def count(self) -> int:
-        """How many rows there are."""
-        return int(self._one("SELECT count(*) FROM log"))
-
     def complaints(self) -> list[str]:
         """What SQLite itself finds wrong with the file."""
         return [
@@ -554,4 +549,4 @@ def _private(target: Path) -> Iterator[Any]:
 def _examined(spare: Path, target: Path) -> Copied:
     """A copy that can be opened; verify says more."""
     with closing(LogFile(Place(spare, ""))) as log:
-        return Copied(target, log.count, spare.stat().st_size)
+        return Copied(target, log.row_count, spare.stat().st_size)

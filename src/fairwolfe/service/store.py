@@ -221,6 +221,7 @@ class SQLiteStore:
         self.path, self.folder = path, path.parent
         self.token = ""
         self.deleted = 0
+        self._left = 0  # rows up to that one that are there all the same
         self.bases: dict[int, PruneBase] = {}
         self.folded = 0  # every change up to this row is in the newest snapshot of its model
         self._base: Any = None
@@ -445,6 +446,7 @@ class SQLiteStore:
         self.token, self._starts = str(token), dict(starts)
         newest = self._base.execute("SELECT seq, clock FROM log ORDER BY seq DESC limit 1")
         self._last = next(iter(newest), (0, 0.0))
+        self._left = self._one("SELECT count(*) FROM log WHERE seq <= ?", (self.deleted,))
 
     def _holds(self, seq: int) -> bool:
         """Whether a row was still written, after an error that came later."""
@@ -460,6 +462,16 @@ class SQLiteStore:
     def last(self) -> tuple[int, float]:
         """The seq and the clock of the last row."""
         return self._last
+
+    @property
+    def row_count(self) -> int:
+        """How many rows there are."""
+        return self._last[0] - self.deleted + self._left
+
+    def size(self) -> int:
+        """Bytes of the file and its journal."""
+        files = (self.path, self.path.with_name(f"{self.path.name}-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
 
     def rows(self, after: int) -> Iterator[Row]:
         """The rows with a seq above, checked one by one."""
@@ -627,7 +639,7 @@ class SQLiteStore:
         except apsw.Error as error:
             self._roll_back()
             raise _failed(error) from error
-        self.deleted, self.bases = upto, dict(bases)
+        self.deleted, self.bases, self._left = upto, dict(bases), len(kept)
         with suppress(apsw.Error):  # without room for a copy, the space is used again by new rows
             execute("VACUUM")
         return int(count)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import time
 import traceback
@@ -15,6 +16,7 @@ import warnings
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -190,6 +192,11 @@ class _Collector:
             ("waiting", "Requests that wait for their group", core.waiting),
             ("waiting_bytes", "Their bodies", core.weight),
             ("arriving_bytes", "Bodies that have come in part", core.arriving),
+            ("unread_bytes", "Answers that clients have not read", core.unread),
+            ("open_limit", "limits.open", core.limits.open),
+            ("resident_bytes", "Memory of the process", _resident()),
+            ("log_bytes", "The log with its journal", core.store.size()),
+            ("log_rows_kept", "Rows that are not deleted", core.store.row_count),
             ("under_way", "Requests that are not answered yet", metrics.under_way),
             ("log_rows", "Rows of the log", core.seq),
             ("snapshot_age_seconds", "Age of the oldest change in none", core.snapshot_age),
@@ -223,6 +230,14 @@ class _Collector:
             shown = HistogramMetricFamily(f"fairwolfe_{name}", about)
             shown.add_metric([], buckets=histogram.buckets(), sum_value=histogram.sum)
             yield shown
+
+
+def _resident() -> int:
+    """Bytes of memory that this process holds, as Linux counts them; 0 elsewhere."""
+    with suppress(OSError):
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
 def metrics_text(core: Core, models: Iterable[Model]) -> bytes:
