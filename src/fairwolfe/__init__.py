@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fairwolfe.core.problem import Problem
     from fairwolfe.errors import FairwolfeError
     from fairwolfe.fairness import elicit, metrics, tradeoff
-    from fairwolfe.reduction import FrankWolfe, Guarded, MOLinCB
+    from fairwolfe.reduction import FrankWolfe, Guarded, LagrangeCB, MOLinCB
     from fairwolfe.simulation import compare, simulate
     from fairwolfe.truth import bounds, known, optimum
 
@@ -48,6 +48,7 @@ __all__ = [
     "FrankWolfe",
     "Guarded",
     "Item",
+    "LagrangeCB",
     "MOLinCB",
     "PerArm",
     "Problem",
@@ -88,6 +89,7 @@ _PLACES = {
     "FrankWolfe": "fairwolfe.reduction",
     "Guarded": "fairwolfe.reduction",
     "Item": "fairwolfe.core.groups",
+    "LagrangeCB": "fairwolfe.reduction",
     "MOLinCB": "fairwolfe.reduction",
     "PerArm": "fairwolfe.core.contexts",
     "Problem": "fairwolfe.core.problem",

@@ -50,7 +50,10 @@ from fairwolfe.objectives import (
     Mapped,
     Minimum,
     Nash,
+    On,
     PerMerit,
+    Scaled,
+    Sum,
     TwoSided,
     Welfare,
     Within,
@@ -305,6 +308,16 @@ def test_smoothings_are_checked_with_what_they_accept(name: str) -> None:
     refused = {Within} if name != "randomized" else {Nash, Within}  # points outside the domain
     for smoothing in examples_of(load("smoothings", name)):
         accepted = {type(f) for f in smoothable(smoothing)}
+        if getattr(smoothing, "mirror", "") == "entropy":
+            plain = (
+                GeneralizedGini,
+                GiniWelfare,
+                Linear,
+                Mapped,
+                Minimum,
+            )  # and what is made of them
+            assert accepted == {*plain, On, Scaled, Sum, TwoSided}
+            continue
         assert accepted == {load("objectives", one) for one in KINDS["objectives"]} - refused
 
 

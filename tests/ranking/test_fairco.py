@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fairwolfe import Agent, Problem, simulate
-from fairwolfe.core.arrays import Matrix, Vector
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.streams import stream
@@ -29,7 +29,7 @@ class PlainFairCo:
         self.v, self.y = 0.1 * np.eye(P * P), np.zeros(P * P)
         self.exposed, self.earned, self.t = np.zeros(M), np.zeros(M), 1
 
-    def rank(self, x: Matrix) -> Vector:
+    def rank(self, x: Matrix) -> IntVector:
         inverse = np.linalg.inv(self.v)
         width = np.sqrt(np.einsum("id,de,ie->i", x, inverse, x))
         log_det = np.linalg.slogdet(self.v)[1] - P * P * np.log(0.1)
@@ -43,7 +43,7 @@ class PlainFairCo:
         scores = x @ (inverse @ self.y) + self.exploration * alpha * width + error
         return np.argsort(-scores, kind="stable")[:K]
 
-    def learn(self, x: Matrix, ranking: Vector, seen: Vector, clicks: Vector) -> None:
+    def learn(self, x: Matrix, ranking: IntVector, seen: Vector, clicks: Vector) -> None:
         for slot, item in enumerate(ranking):
             if seen[slot]:
                 self.v += np.outer(x[item], x[item])
@@ -56,7 +56,7 @@ class PlainFairCo:
 @pytest.mark.parametrize("merit", [None, tuple(np.linspace(0.5, 2.0, M)), "values"])
 @pytest.mark.parametrize("gain", [0.003, 0.1])
 def test_it_ranks_as_the_rule_does(gain: float, merit: Any) -> None:
-    rng = stream(0, "fairco", gain)
+    rng = stream(0, "fairco", str(gain))
     problem = Problem.ranking(M, K, (P, P), {"clicks": (0, K)}, parameter_norm=1.0)
     policy = FairCoRank(gain, merit, exploration=0.3)
     plain, state = PlainFairCo(gain, merit, 0.3), policy.init(problem)
@@ -82,7 +82,7 @@ def test_without_a_gain_it_is_linucbrank_to_the_last_bit() -> None:
     np.testing.assert_array_equal(one.actions, other.actions)
     np.testing.assert_array_equal(one.average_observed, other.average_observed)
     moved = simulate(FairCoRank(1e-3), world, 2_000, 1, FAIR, record_actions=True)
-    assert (moved.actions != other.actions).any()
+    assert np.any(moved.actions != other.actions)
 
 
 @pytest.mark.parametrize("merit", [None, (1.0, 1.0, 2.0, 2.0, 2.0, 1.0)])
@@ -143,5 +143,5 @@ def test_what_cannot_be_is_refused(gain: float, merit: Any, sentence: str) -> No
 
 def test_as_many_merits_as_items() -> None:
     policy = FairCoRank(1.0, (1.0, 2.0))
-    with pytest.raises(InvalidInput, match="has 2 merits"):
+    with pytest.raises(InvalidInput, match="merit has 2 numbers, the problem 3 items"):
         policy.init(Problem.ranking(3, 1, 1))

@@ -78,6 +78,7 @@ KINDS: dict[str, dict[str, str]] = {
         "frank-wolfe": "fairwolfe.reduction:FrankWolfe",
         "fw-linucb-rank": "fairwolfe.ranking:FWLinUCBRank",
         "guarded": "fairwolfe.reduction:Guarded",
+        "lagrange-cb": "fairwolfe.reduction:LagrangeCB",
         "molincb": "fairwolfe.reduction:MOLinCB",
         "unbiased-linucb-rank": "fairwolfe.ranking:UnbiasedLinUCBRank",
     },
@@ -86,6 +87,7 @@ KINDS: dict[str, dict[str, str]] = {
     },
     "smoothings": {
         "augmented": "fairwolfe.smoothing:Augmented",
+        "dual-descent": "fairwolfe.smoothing:DualDescent",
         "identity": "fairwolfe.smoothing:Identity",
         "moreau": "fairwolfe.smoothing:Moreau",
         "randomized": "fairwolfe.smoothing:Randomized",
@@ -108,7 +110,7 @@ def names(kind: str) -> list[str]:
     """The names of a kind.
 
     >>> names("smoothings")
-    ['augmented', 'identity', 'moreau', 'randomized']
+    ['augmented', 'dual-descent', 'identity', 'moreau', 'randomized']
     """
     return sorted(_known(kind))
 

@@ -13,43 +13,49 @@ from fairwolfe.core.decision import Choice
 from fairwolfe.core.problem import Problem, number_where
 from fairwolfe.core.rankings import RankingKind
 from fairwolfe.errors import IncompatibleState, InvalidInput
-from fairwolfe.objectives import Concave, TwoSided
+from fairwolfe.kernels import gradients
+from fairwolfe.objectives import Concave
 from fairwolfe.objectives.concave import numbers
 from fairwolfe.oracles import LinearState
 from fairwolfe.ranking.policies import Baseline
 from fairwolfe.ranking.ranker import LinUCBRank, Ranker, RankState
-from fairwolfe.smoothing import Moreau
+from fairwolfe.smoothing.smoothings import Exact, shrink
 
 _LEAST = 1e-3  # of an estimated merit: rewards may be negative
 
 
-@dataclass(frozen=True, repr=False)
-class _GrowingPenalty(Concave):
-    """-(gain/2) sum_i z_i^2/m_i, whose multiple after t rewards is t; the step tells t."""
+@dataclass(frozen=True)
+class _Control(Exact):
+    """The direction of the controller: 1 for users, -gain t z_i/m_i for items; the step tells t."""
 
     gain: float
     merit: tuple[float, ...] | None
 
-    unit = "merits"
+    def bind(self, problem: Problem, objective: Concave) -> Self:
+        """See that there are as many merits as items."""
+        if self.merit is not None and len(self.merit) != problem.n_items:
+            raise InvalidInput(
+                f"merit has {len(self.merit)} numbers, the problem {problem.n_items} items; give "
+                "one for each"
+            )
+        return self
 
-    @property
-    def size(self) -> int | None:
-        return None if self.merit is None else len(self.merit)
+    def step(self, objective: Concave, n: int, t: int) -> float:
+        """1/sqrt(t + 1)."""
+        return shrink(1.0, t, None)
 
-    def _value(self, z: Vector) -> float:
-        return -0.5 * self.gain * float(z @ (z / self._merits))
+    def tree(self, objective: Concave, n: int) -> gradients.Tree:
+        """The direction for n coordinates, as engines call it."""
+        users = objective.gradient(np.zeros(n))
+        merits = 1.0 if self.merit is None else np.array(self.merit)
+        items = np.flatnonzero(users == 0.0)
 
-    def lipschitz(self, n: int) -> float:
-        return 0.0 if self.gain == 0.0 else np.inf
+        def direction(z: Vector, step: float) -> Vector:
+            g = users.copy()
+            g[items] = -self.gain * (round(step**-2.0) - 1) * z[items] / merits
+            return g
 
-    @property
-    def _merits(self) -> Any:
-        return 1.0 if self.merit is None else np.array(self.merit)
-
-    def _gradient(self, z: Vector, step: float) -> Vector:
-        t = round(step**-2.0) - 1 if step > 0.0 else 1  # the step is 1/sqrt(t + 1)
-        g: Vector = -self.gain * t * z / self._merits
-        return g
+        return gradients.python(n, direction, takes_step=True)
 
 
 class MeritState(NamedTuple):
@@ -131,7 +137,6 @@ class FairCoRank(Baseline):
 
     gain: float
     merit: Any = None
-    smoothing: Any = field(default=Moreau(1.0), init=False, repr=False, compare=False)
     anticipate: Any = field(default=True, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -146,16 +151,13 @@ class FairCoRank(Baseline):
             if min(merit) <= 0.0:
                 raise InvalidInput(f"merit has {min(merit):g}; give {allowed}")
             object.__setattr__(self, "merit", merit)
+        control = _Control(gain, None if self._estimated else self.merit)
+        object.__setattr__(self, "smoothing", control)
         super().__post_init__()
 
     @property
     def _estimated(self) -> bool:
         return isinstance(self.merit, str) and self.merit == "values"
-
-    @property
-    def followed(self) -> Concave:
-        """The user-side rewards minus the growing penalty."""
-        return TwoSided(_GrowingPenalty(self.gain, None if self._estimated else self.merit))
 
     def ranker(self) -> Ranker:
         return (_PerMerit if self._estimated else LinUCBRank)(**self.settings())

@@ -3,7 +3,8 @@
 from fairwolfe.reduction.constraints import Constraint
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
 from fairwolfe.reduction.guarded import Guarded
+from fairwolfe.reduction.lagrange import LagrangeCB
 from fairwolfe.reduction.live import Live
 from fairwolfe.reduction.molincb import MOLinCB
 
-__all__ = ["Constraint", "FrankWolfe", "Guarded", "Live", "MOLinCB"]
+__all__ = ["Constraint", "FrankWolfe", "Guarded", "LagrangeCB", "Live", "MOLinCB"]

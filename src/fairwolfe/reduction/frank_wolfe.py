@@ -39,7 +39,7 @@ from fairwolfe.reduction.running import (
     require_one_stage,
 )
 from fairwolfe.reduction.state import State
-from fairwolfe.smoothing import Augmented, Identity, Moreau, Randomized
+from fairwolfe.smoothing import Augmented, DualDescent, Identity, Moreau, Randomized
 
 _NOTHING = np.empty(0)
 
@@ -79,7 +79,7 @@ class FrankWolfe:
 
     objective: Concave
     base: Any
-    smoothing: Identity | Moreau | Augmented | Randomized | None = None
+    smoothing: Identity | Moreau | Augmented | Randomized | DualDescent | None = None
     memory: float | None = field(default=None, kw_only=True)
     iterate: Literal["observed", "expected"] | Callable[..., Any] = field(
         default="observed", kw_only=True

@@ -515,7 +515,8 @@ class Running(Repairable):
         coordinates = kind.sees(np.arange(float(problem.n_objectives))).astype(np.int64)
         tree = None
         if self.directed:
-            tree = self.read.tree(self._n_read)
+            made = getattr(smoothing, "tree", None)  # of directions that are not those of envelopes
+            tree = made(self.read, self._n_read) if made else self.read.tree(self._n_read)
             if self.prices:
                 tree = self.prices.tree(state.prices, state.factors)
         sampled = isinstance(smoothing, Randomized)

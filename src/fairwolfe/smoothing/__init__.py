@@ -8,9 +8,10 @@
 from __future__ import annotations
 
 from fairwolfe.objectives import Concave
+from fairwolfe.smoothing.dual_descent import DualDescent
 from fairwolfe.smoothing.smoothings import Augmented, Identity, Moreau, Randomized
 
-__all__ = ["Augmented", "Identity", "Moreau", "Randomized", "default_smoothing"]
+__all__ = ["Augmented", "DualDescent", "Identity", "Moreau", "Randomized", "default_smoothing"]
 
 
 def default_smoothing(objective: Concave, n: int | None = None) -> Identity | Moreau | Randomized:

@@ -37,6 +37,7 @@ from fairwolfe.objectives.concave import Scope
 from fairwolfe.objectives.leaves import Leaves
 from fairwolfe.objectives.sparse import SparseMatrix
 from fairwolfe.objectives.threshold import MARGINS, WIDTHS, Bounds, Rates
+from fairwolfe.smoothing.dual_descent import DualDescent
 from fairwolfe.smoothing.smoothings import (
     Augmented,
     Identity,
@@ -274,6 +275,11 @@ def _require_widths(objective: Concave, smoothing: Any) -> None:
         raise InvalidInput(
             f"{objective} has hard constraints, and Randomized smoothing evaluates f all around z, "
             "also outside of them; use Moreau(), or Identity() for a function without a prox"
+        )
+    if isinstance(smoothing, DualDescent):  # "euclid" has become Moreau
+        raise InvalidInput(
+            f"{objective} has hard constraints, whose supergradients have no bound, and "
+            f"{smoothing} needs one; use Moreau(), or give them a penalty"
         )
     if isinstance(smoothing, Moreau) and smoothing.horizon is not None:
         raise InvalidInput(

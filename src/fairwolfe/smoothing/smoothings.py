@@ -22,7 +22,7 @@ from fairwolfe.objectives import Concave
 _MOST = 1_000_000  # samples: all of their draws are in memory at once
 
 
-class _Exact:
+class Exact:
     """A smoothing whose directions are gradients of f_t, not estimates of them."""
 
     averaged: ClassVar[bool] = False
@@ -34,7 +34,7 @@ class _Exact:
 
 
 @dataclass(frozen=True)
-class Identity(_Exact):
+class Identity(Exact):
     """f_t = f.
 
     The theorem for smooth f applies; on a function that is not smooth the directions are its
@@ -84,7 +84,7 @@ class Identity(_Exact):
         return (cls(),)
 
 
-class _Envelope(_Exact):
+class _Envelope(Exact):
     """Smoothing by Moreau envelopes, leaf by leaf."""
 
     beta0: float | None
@@ -197,7 +197,7 @@ class Moreau(_Envelope):
     horizon: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "beta0", _checked_width("beta0", self.beta0))
+        object.__setattr__(self, "beta0", checked_width("beta0", self.beta0))
         object.__setattr__(self, "horizon", _checked_horizon(self.horizon))
 
     def m_1(self, objective: Concave, n: int) -> float:
@@ -236,7 +236,7 @@ class Augmented(_Envelope):
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "beta0", _checked_width("beta0", self.beta0))
+        object.__setattr__(self, "beta0", checked_width("beta0", self.beta0))
         name, allowed = "the weight of Augmented", "a number from 0 to 4, such as 1"
         weight = number_where(name, self.weight, lambda x: 0.0 <= x <= 4.0, allowed)
         object.__setattr__(self, "weight", weight)
@@ -293,7 +293,7 @@ class Randomized:
     horizon: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "radius", _checked_width("radius", self.radius))
+        object.__setattr__(self, "radius", checked_width("radius", self.radius))
         object.__setattr__(self, "horizon", _checked_horizon(self.horizon))
         samples = whole_number("n_samples", self.n_samples)
         if samples > _MOST:
@@ -400,7 +400,7 @@ def shrink(width: float, t: int, horizon: int | None) -> float:
     return width / math.sqrt((t if horizon is None else horizon) + 1.0)
 
 
-def _checked_width(name: str, width: float | None) -> float | None:
+def checked_width(name: str, width: float | None) -> float | None:
     """None, or a positive finite number."""
     if width is None:
         return None

@@ -54,7 +54,8 @@ from fairwolfe.ranking import FWLinUCBRank, LinUCBRank
 from fairwolfe.ranking.policies import alone
 from fairwolfe.reduction import FrankWolfe
 from fairwolfe.simulation.run import Streams, simulate
-from fairwolfe.smoothing import Identity, Moreau, Randomized, default_smoothing
+from fairwolfe.smoothing import DualDescent, Identity, Moreau, Randomized, default_smoothing
+from fairwolfe.smoothing.dual_descent import Mirror, entropic_constants
 from fairwolfe.truth.optimum import Optimum, optimum
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "best_sequence",
     "delay_cost",
     "deviation",
+    "dual_descent",
     "first_useful",
     "fixed_smoothing",
     "linucb",
@@ -263,7 +265,7 @@ def checked_number(name: str, value: Any, least: float = 0.0) -> float:
     return number
 
 
-AnySmoothing: TypeAlias = Identity | Moreau | Randomized | None
+AnySmoothing: TypeAlias = Identity | Moreau | Randomized | DualDescent | None
 """What FrankWolfe may be given; None is its default for the objective."""
 
 
@@ -400,6 +402,35 @@ def randomized(
 
 
 @by_keyword
+def dual_descent(
+    here: Setting[Any],
+    mirror: Mirror = "entropy",
+    rate: float | None = None,
+    scalar_regret: Regret = 0.0,
+    delta: float = 0.05,
+) -> Times:
+    """R^scal_T/T + (A/rate + 4 B rate + L D_K sqrt(2 ln(1/delta)))/sqrt(T); "euclid": `moreau`.
+
+    For a generalised Gini function with weights >= 0 of sum W, A = W max_i range_i^2 and
+    B = sum_j w_j ln(D w_j/W) <= W ln D: the entropy is 1/W-strongly convex in the 1-norm, so that
+    steps count in the largest norm, and it is at most B. With the best rate sqrt(A/(2 B)) the error
+    grows like sqrt(ln D), where that of Moreau grows like sqrt(D). Sums and maps add up, leaf by
+    leaf. Tight: 2 B rate, since the approximations are above f and fall; the interval form of
+    Azuma's inequality.
+
+    Reference: the proof of Theorem 12 of the paper, with the norms of the mirror map.
+
+    >>> from fairwolfe.objectives import Minimum
+    >>> from fairwolfe.core.problem import Problem
+    >>> problem = Problem.arms(1, {f"r{i}": (0, 1) for i in range(100)})
+    >>> of = dict(problem=problem, objective=Minimum(), horizon=10_000, delta=1, tight=True)
+    >>> round(dual_descent(**of), 4), round(moreau(**of), 4)
+    (0.0607, 0.2)
+    """
+    return _inside(reduction, here, DualDescent(mirror, rate), scalar_regret, delta)
+
+
+@by_keyword
 def fixed_smoothing(
     here: Setting[Any],
     smoothing: Moreau | Randomized,
@@ -434,6 +465,16 @@ def reduction(
     chosen = smoothing or default_smoothing(here.objective, here.n)
     if isinstance(chosen, Identity):
         return _inside(smooth, here, scalar_regret, delta)
+    if isinstance(chosen, DualDescent):
+        chosen = chosen.bind(here.problem, here.objective)  # "euclid" is Moreau
+    if isinstance(chosen, DualDescent):
+        spread, error = entropic_constants(here.objective, here.n, here.problem)
+        if spread == 0.0:
+            return _inside(smooth, here, scalar_regret, delta)
+        rate = chosen.step(here.objective, here.n, 0)
+        width = rate * here.diameter**2 / spread  # for steps in the largest norm
+        errors = 0.5 * rate * error, rate * error
+        return _inside(nonsmooth, here, width, *errors, scalar_regret, delta)
     if isinstance(chosen, Moreau):
         width, m_1, m_2 = _moreau_constants(here, replace(chosen, horizon=None))
     else:
