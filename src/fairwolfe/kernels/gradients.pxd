@@ -2,7 +2,8 @@
 from cpython.pycapsule cimport PyCapsule_GetContext, PyCapsule_GetName, PyCapsule_GetPointer
 from cpython.ref cimport PyObject
 from libc.math cimport INFINITY, NAN, fabs, fma, pow, sqrt
-from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uint64_t, uintptr_t
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from fairwolfe.kernels.ridge cimport add_scaled, fill, larger, padded, smaller
@@ -13,6 +14,10 @@ from fairwolfe.kernels.types cimport (
 cdef enum:
     MOST_NESTED = 2048      # each level of a tree is a call on the C stack, of about 170 bytes
     RAREST = 64             # factors of rates are at least 1/RAREST
+    MANY = 10000            # coordinates from which on equal ones are treated together
+    MOST_LEVELS = 8192      # different numbers among these
+    TABLE = 32768           # places of a hash table of them
+    LAW = 4                 # numbers of the weights of a generalised Gini function that has a law
 
 cdef struct Gradient
 ctypedef Gradient *Node
@@ -24,8 +29,15 @@ ctypedef void (*Function)(Gradient *self, In z, Real step, Out out) noexcept nog
 # A gradient from outside the package: scipy.LowLevelCallable or ctypes.
 ctypedef void (*Outside)(const double *z, Py_ssize_t n, double *out, void *user_data) noexcept nogil
 
+# The gradient at `levels` different numbers (levels,), each `counts` times among n coordinates.
+ctypedef void (*Levels)(
+    Gradient *self, In values, In counts, Real step, Out out, Size levels, double *room
+) noexcept nogil
+
 cdef struct Gradient:
     Function call
+    Function dense          # of a leaf by levels: coordinate by coordinate
+    Levels leveled          # and of different numbers with how often each occurs
     Size n                  # coordinates
     const double *params    # of a leaf; widths of a stack; price widths
     double *work            # scratch; what it holds between calls makes them faster, never different
@@ -40,9 +52,14 @@ cdef struct Gradient:
     Size n_prices           # the first rows of the matrix have prices
     const double *factors   # of their widths
     Outside function
+    double *levels          # scratch of a leaf by levels
     void *data              # a Python leaf: its Tree; a function from outside: user data; prices;
                             # of rates: factors
+    bint lawful             # a generalised Gini function whose params are the law of its weights
     bint failed             # of a Python leaf: an exception waits to be raised
+
+cdef class Zeros:           # memory that is 0, and not touched before it is used
+    cdef double *at
 
 cdef class Tree:
     cdef Gradient own
@@ -107,6 +124,18 @@ cdef void _spread(
 ) noexcept nogil
 cdef void _pooled_gradient(
     Out sorted_z, Ints order, Real step, In prefix, Ints starts, Out excess, Out out, Size n
+) noexcept nogil
+cdef Size _find_levels(In z, Size n, int32_t *level, Out values, Out counts, Ints keys, int32_t *table) noexcept nogil
+cdef void _by_levels(Node self, In z, Real step, Out out) noexcept nogil
+cdef void _each_level(
+    Node self, In values, In counts, Real step, Out out, Size levels, double *room
+) noexcept nogil
+cdef Real _mean_weight(Node self, Real begin, Real end) noexcept nogil
+cdef void _gini_levels(
+    Node self, In values, In counts, Real step, Out out, Size levels, double *room
+) noexcept nogil
+cdef void _exposure_levels(
+    Node self, In values, In counts, Real step, Out out, Size levels, double *room
 ) noexcept nogil
 cdef void _unset(Node self, In z, Real step, Out out) noexcept nogil
 cdef void _linear(Node self, In z, Real step, Out out) noexcept nogil

@@ -24,6 +24,7 @@ from fairwolfe.errors import InvalidInput
 _CFuncPtr: Any = ctypes.CFUNCTYPE(None).__mro__[1]  # of every function of ctypes
 
 __all__ = [
+    "MANY_COORDINATES",
     "SIGNATURE",
     "PricedTree",
     "Tree",
@@ -36,6 +37,9 @@ __all__ = [
     "sampled_gradient",
     "stacked",
 ]
+
+MANY_COORDINATES = 10_000
+"""From so many on leaves treat equal coordinates together: MANY of gradients.pxd."""
 
 SIGNATURE = "void (const double *z, Py_ssize_t n, double *out, void *user_data)"
 """Of a gradient from outside the package."""
@@ -242,15 +246,27 @@ def _linear(self, z, step, out):
 
 
 def _generalized_gini(self, z, step, out):
-    """params: prefix sums of the weights (n + 1,); work: the kept order, scratch."""
+    """params: prefix sums of the weights (n + 1,), or their law (LAW,), see `_mean_weight`; work:
+    the kept order, scratch, and with a law the prefix sums (n + 1,).
+    """
     n: Size = self.n
     stride: Size = padded(n)
     order: cython.pointer[int64_t] = cython.cast(cython.pointer[int64_t], self.work)
     spare: cython.pointer[int64_t] = order + stride
     keys: cython.p_double = self.work + 2 * stride
     other: cython.p_double = self.work + 3 * stride
+    prefix: cython.p_double = self.work + 4 * stride
+    if self.lawful and prefix[n] == prefix[0]:  # before the first call
+        for j in range(n + 1):
+            prefix[j] = j * _mean_weight(self, 0.0, j) if j > 0 else 0.0
+    if order[0] == order[n - 1]:
+        for i in range(n):
+            order[i] = i
     _sort_kept(z, order, spare, keys, other, n)
-    _pooled_gradient(keys, order, step, self.params, spare, other, out, n)
+    if self.lawful:
+        _pooled_gradient(keys, order, step, prefix, spare, other, out, n)
+    else:
+        _pooled_gradient(keys, order, step, self.params, spare, other, out, n)
 
 
 def _equal_exposure(self, z, step, out):
@@ -396,6 +412,155 @@ def _nash(self, z, step, out):
         top = 2.0 if x >= 0.0 else root - x
         bottom = x + root if x >= 0.0 else 2.0 * step
         out[i] = top / bottom  # one division
+
+
+# --- leaves of many coordinates, of which few are different -----------------------------------
+
+
+def _find_levels(z, n, level, values, counts, keys, table):
+    """The different numbers of z: values, how often each occurs, and the place of each z_i among
+    them; how many they are, or -1 where they are more than MOST_LEVELS or n/8.
+
+    level (n,), values, counts, keys (MOST_LEVELS,), table (TABLE,): scratch. O(n).
+    """
+    bits: cython.pointer[cython.const[uint64_t]]
+    number = cython.declare(cython.double)
+    most: Size = min(cython.cast(Size, MOST_LEVELS), n // 8)
+    found: Size = 0
+    key: int64_t
+    place: uint64_t
+    at: int32_t
+    memset(table, 255, TABLE * 4)
+    for i in range(n):
+        number = z[i] + 0.0  # 0 and -0 are equal
+        bits = cython.cast(cython.pointer[cython.const[uint64_t]], cython.address(number))
+        key = cython.cast(int64_t, bits[0])
+        place = (bits[0] * cython.cast(uint64_t, 0x9E3779B97F4A7C15)) >> 49
+        at = table[place]
+        while at >= 0 and keys[at] != key:
+            place = (place + 1) & (TABLE - 1)
+            at = table[place]
+        if at < 0:
+            if found == most:
+                return -1
+            at = cython.cast(int32_t, found)
+            table[place] = at
+            keys[at], values[at], counts[at] = key, number, 0.0
+            found += 1
+        counts[at] += 1.0
+        level[i] = at
+    return found
+
+
+def _by_levels(self, z, step, out):
+    """The gradient of a leaf that is the same for equal coordinates: at the different ones, then
+    for each coordinate; `dense` where most are different.
+
+    levels: values, counts, keys, gradients (MOST_LEVELS each), scratch of `leveled` (6 of these),
+    a table (TABLE,) and the level of each coordinate (n,), of 4 bytes each.
+    """
+    values: cython.p_double = self.levels
+    counts: cython.p_double = values + MOST_LEVELS
+    keys: cython.pointer[int64_t] = cython.cast(cython.pointer[int64_t], counts + MOST_LEVELS)
+    slopes: cython.p_double = counts + 2 * MOST_LEVELS
+    room: cython.p_double = slopes + MOST_LEVELS
+    table: cython.pointer[int32_t] = cython.cast(cython.pointer[int32_t], room + 6 * MOST_LEVELS)
+    level: cython.pointer[int32_t] = table + TABLE
+    found = _find_levels(z, self.n, level, values, counts, keys, table)
+    if found < 0:
+        self.dense(self, z, step, out)
+        return
+    self.leveled(self, values, counts, step, slopes, found, room)
+    for i in range(self.n):
+        out[i] = slopes[level[i]]
+
+
+def _each_level(self, values, counts, step, out, levels, room):
+    """Of a sum over coordinates: each number by itself."""
+    part: Gradient = self[0]
+    part.n = levels
+    self.dense(cython.address(part), values, step, out)
+
+
+def _mean_weight(self, begin, end):
+    """The mean of the weights of places `begin` to below `end` of a generalised Gini function.
+
+    params: prefix sums (n + 1,), or a law (a, b, c, first) of the weights: that of place j (from 0)
+    is (a + b (2 j + 1))/c, and the first one has `first` besides.
+    """
+    size = end - begin
+    law: In = self.params
+    if not self.lawful:
+        return (law[cython.cast(Size, end)] - law[cython.cast(Size, begin)]) / size
+    mean = (law[0] + law[1] * (begin + end)) / law[2]
+    return mean + law[3] / size if begin == 0.0 else mean
+
+
+def _gini_levels(self, values, counts, step, out, levels, room):
+    """`_pooled_gradient` where each of the runs of equal numbers is one number with its count.
+
+    room: the order, spare, keys, other (levels,) each, cumulated counts (levels + 1,).
+    """
+    order: cython.pointer[int64_t] = cython.cast(cython.pointer[int64_t], room)
+    firsts: cython.pointer[int64_t] = order + MOST_LEVELS
+    keys: cython.p_double = room + 2 * MOST_LEVELS
+    excess: cython.p_double = room + 3 * MOST_LEVELS
+    ends: cython.p_double = room + 4 * MOST_LEVELS
+    blocks: Size = 0
+    for r in range(levels):
+        order[r] = r
+    _sort_kept(values, order, firsts, keys, excess, levels)
+    ends[0] = 0.0
+    for r in range(levels):
+        ends[r + 1] = ends[r] + counts[order[r]]
+    for r in range(levels):
+        first = r
+        surplus = keys[r] - keys[r]  # 0, if it is a number
+        while blocks > 0 and step > 0.0:
+            before = cython.cast(Size, firsts[blocks - 1])
+            n_before = ends[first] - ends[before]
+            n_here = ends[r + 1] - ends[first]
+            rise = (keys[first] - keys[before]) * n_here + surplus
+            pull_before = step * n_before * _mean_weight(self, ends[before], ends[first])
+            pull_here = step * n_here * _mean_weight(self, ends[first], ends[r + 1])
+            if (excess[blocks - 1] + pull_before) * n_here < (rise + pull_here) * n_before:
+                break
+            surplus = excess[blocks - 1] + rise
+            first = before
+            blocks -= 1
+        firsts[blocks] = first
+        excess[blocks] = surplus
+        blocks += 1
+    for b in range(blocks):
+        first = cython.cast(Size, firsts[b])
+        stop = cython.cast(Size, firsts[b + 1]) if b + 1 < blocks else levels
+        size = ends[stop] - ends[first]
+        weight = _mean_weight(self, ends[first], ends[stop])
+        mean = excess[b] / size
+        for r in range(first, stop):
+            out[order[r]] = weight
+            if excess[b] != 0.0:
+                out[order[r]] = weight + (mean - (keys[r] - keys[first])) / step
+
+
+def _exposure_levels(self, values, counts, step, out, levels, room):
+    """`_equal_exposure` of numbers with counts."""
+    mean: Real = 0.0
+    square: Real = 0.0
+    scale: Real = 0.0
+    for i in range(levels):
+        mean += counts[i] * values[i]
+    mean /= self.n
+    for i in range(levels):
+        out[i] = values[i] - mean
+        square += counts[i] * out[i] * out[i]
+    norm = sqrt(square)
+    if norm > 0.0 and levels > 1:
+        scale = -1.0 / (self.n * norm)
+        if step > 0.0:
+            scale = -smaller(-scale, 1.0 / step)
+    for i in range(levels):
+        out[i] *= scale
 
 
 def _penalised(self, z, step, out):
@@ -702,11 +867,23 @@ class Tree:
         return False
 
 
+@cython.cclass
+class Zeros:
+    """Memory that is 0, and that no page of the machine holds before it is used."""
+
+    def __cinit__(self, n: cython.Py_ssize_t) -> None:
+        self.at = cython.cast(cython.p_double, calloc(n, 8))
+        if self.at == cython.NULL:
+            raise MemoryError
+
+    def __dealloc__(self) -> None:
+        free(self.at)
+
+
 def _reals(tree, n):
     """Zeros that begin on a cache line, alive as long as the tree."""
-    zeros = np.zeros(n + 8)
-    view: OutVector = zeros
-    at: uintptr_t = cython.cast(uintptr_t, cython.address(view[0]))
+    zeros: Zeros = Zeros(n + 8)
+    at: uintptr_t = cython.cast(uintptr_t, zeros.at)
     tree.kept.append(zeros)
     return cython.cast(cython.p_double, (at + 63) & ~cython.cast(uintptr_t, 63))
 
@@ -792,26 +969,25 @@ def _set_size(tree, n):
 def leaf(form: str, n: cython.Py_ssize_t, params: Any = ()) -> Tree:
     """A leaf that is compiled: its form, its coordinates, its numbers.
 
-    forms and their params: linear (n,), generalized_gini (n + 1,), equal_exposure (0,),
-    welfare (2,), nash (1,), penalised (2 + n,), bounded and rates (4 n,).
+    forms and their params: linear (n,), generalized_gini (n + 1,), or a law of its weights from
+    MANY on, equal_exposure (0,), welfare (2,), nash (1,), penalised (2 + n,), bounded and rates
+    (4 n,). From MANY coordinates on equal ones are treated together, where that is possible.
     """
-    order: cython.pointer[int64_t]
     tree: Tree = _new(n)
     own: Node = cython.address(tree.own)
     if form == "linear":
         own.call, wanted = _linear, n
     elif form == "generalized_gini":
-        own.call, wanted = _generalized_gini, n + 1
-        own.work = _reals(tree, 4 * padded(n))
-        order = cython.cast(cython.pointer[int64_t], own.work)
-        for i in range(n):
-            order[i] = i
+        own.call, own.leveled, wanted = _generalized_gini, _gini_levels, n + 1
+        own.lawful = np.shape(params) == (LAW,) and n >= MANY
+        wanted = LAW if own.lawful else n + 1
+        own.work = _reals(tree, 5 * padded(n) + 8)
     elif form == "equal_exposure":
-        own.call, wanted = _equal_exposure, 0
+        own.call, own.leveled, wanted = _equal_exposure, _exposure_levels, 0
     elif form == "welfare":
-        own.call, wanted = _welfare, 2
+        own.call, own.leveled, wanted = _welfare, _each_level, 2
     elif form == "nash":
-        own.call, wanted = _nash, 1
+        own.call, own.leveled, wanted = _nash, _each_level, 1
     elif form == "penalised":
         own.call, wanted = _penalised, 2 + n
     elif form == "bounded":
@@ -823,6 +999,9 @@ def leaf(form: str, n: cython.Py_ssize_t, params: Any = ()) -> Tree:
     if np.shape(params) != (wanted,):
         raise ValueError(f"{form} of {n} has params of shape ({wanted},), not {np.shape(params)}")
     own.params = _numbers(tree, params)
+    if n >= MANY and own.leveled != cython.NULL:
+        own.dense, own.call = own.call, _by_levels
+        own.levels = _reals(tree, 10 * MOST_LEVELS + (TABLE + n + 1) // 2)
     return tree
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -35,14 +36,26 @@ class Reach:
     """
 
     problem: Problem
-    matrix: SparseMatrix  # a row for each coordinate, a column for each reward
+    rows_of: Callable[[], SparseMatrix] | range  # how to make M; a range: rows of the identity
 
-    @classmethod
-    def of(cls, problem: Problem) -> Reach:
-        return cls(problem, SparseMatrix.identity(problem.n_objectives))
+    @cached_property
+    def matrix(self) -> SparseMatrix:
+        """M: a row for each coordinate, a column for each reward."""
+        if isinstance(self.rows_of, range):
+            return SparseMatrix.identity(self.problem.n_objectives)[list(self.rows_of)]
+        return self.rows_of()
+
+    def part(self, places: range | list[int]) -> Reach:
+        """That of some of the coordinates."""
+        if isinstance(self.rows_of, range) and isinstance(places, range):
+            return Reach(self.problem, self.rows_of[places.start : places.stop : places.step])
+        return Reach(self.problem, lambda: self.matrix[list(places)])
 
     def low(self) -> tuple[Vector, Vector]:
         """The smallest value of each coordinate, and how far rounding may have moved it."""
+        if isinstance(self.rows_of, range):
+            lowest = self.problem.low[self.rows_of.start : self.rows_of.stop : self.rows_of.step]
+            return np.minimum(lowest, 0.0), _ROUNDING * abs(lowest)
         order = np.lexsort((self.matrix.columns, self.matrix.rows))
         data, columns = self.matrix.data[order], self.matrix.columns[order]
         up = replace(self.matrix, columns=columns, data=np.maximum(data, 0.0))
@@ -88,9 +101,9 @@ class Scope:
     names: Mapping[str, int]
     what: str
     n_users: int | None = None  # of a ranking problem: user-side rewards, the last coordinates
-    box: tuple[Vector, Vector] | None = None  # smallest and largest values
+    box: Callable[[], tuple[Vector, Vector]] | None = None  # smallest and largest values
     reach: Reach | None = None  # None where the values do not matter
-    labels: tuple[str, ...] = ()  # what messages call the coordinates, where they have no name
+    called: Callable[[int], str] = "coordinate {}".format  # what messages say without a name
     grouped: bool = False  # whether they are totals of groups
 
     @classmethod
@@ -100,30 +113,48 @@ class Scope:
         items = f"{problem.n_items} items and " if problem.n_items else ""
         what = f"the problem has {items}{len(names)} rewards ({listed})"
         users = len(names) if problem.n_items else None
-        box, reach = (problem.low, problem.high), Reach.of(problem)
-        labels = tuple(f"item {i}" for i in range(problem.n_items or 0)) + tuple(names)
-        return cls(problem.n_objectives, names, what, users, box, reach, labels)
+        reach = Reach(problem, range(problem.n_objectives))
+
+        def box() -> tuple[Vector, Vector]:
+            return problem.low, problem.high
+
+        return cls(problem.n_objectives, names, what, users, box, reach, "item {}".format)
 
     def part(self, where: slice | list[int], what: str) -> Scope:
         """The scope of some of the coordinates, with new numbers."""
-        places = np.arange(self.size)[where].tolist()
-        by_index = {index: name for name, index in self.names.items()}
-        names = {by_index[old]: new for new, old in enumerate(places) if old in by_index}
-        box = (self.box[0][places], self.box[1][places]) if self.box else None
-        reach = replace(self.reach, matrix=self.reach.matrix[places]) if self.reach else None
-        labels = tuple(self.label(old) for old in places)
-        return Scope(len(places), names, what, None, box, reach, labels, self.grouped)
+        # No loop over the coordinates of a slice, which may be a million items.
+        places = range(self.size)[where] if isinstance(where, slice) else where
+        if isinstance(places, list):
+            places = np.arange(self.size)[places].tolist()
+        old = {place: new for new, place in enumerate(places)} if isinstance(places, list) else {}
+        names = {}
+        for name, place in self.names.items():
+            if place in (old or places):
+                names[name] = old[place] if old else places.index(place)
+        box, whole = None, self.box
+        if whole is not None:
+
+            def box() -> tuple[Vector, Vector]:
+                low, high = whole()
+                rows = where if isinstance(where, slice) else places
+                return low[rows], high[rows]
+
+        reach = self.reach.part(places) if self.reach else None
+
+        def called(i: int) -> str:
+            return self.label(places[i])
+
+        return Scope(len(places), names, what, None, box, reach, called, self.grouped)
 
     def through(self, matrix: SparseMatrix) -> Reach | None:
         """The reach of M times these coordinates."""
-        return replace(self.reach, matrix=matrix @ self.reach.matrix) if self.reach else None
+        inner = self.reach
+        return Reach(inner.problem, lambda: matrix @ inner.matrix) if inner else None
 
     def label(self, i: int) -> str:
         """What messages call a coordinate."""
         named = next((name for name, place in self.names.items() if place == i), None)
-        if named is not None:
-            return named
-        return self.labels[i] if self.labels else f"coordinate {i}"
+        return self.called(i) if named is None else named
 
     def ignored(self) -> Scope:
         """The same coordinates for a function that counts 0 times, so that its domain is free."""
@@ -286,7 +317,7 @@ class Concave(ABC):
         Each leaf's envelope bends by at most 1/step in its own coordinates; sums and maps stack
         these. Smoothing with width b therefore has a max(curvature)/b-Lipschitz gradient.
         """
-        return np.ones(n)
+        return np.broadcast_to(1.0, (n,))
 
     def _bound(self, scope: Scope) -> Concave:
         """The same function with names resolved; sizes are checked by the caller."""

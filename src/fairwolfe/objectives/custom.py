@@ -155,7 +155,7 @@ class Custom(Concave):
         return self._value(z)  # smooth as it is
 
     def _bound(self, scope: Scope) -> Concave:
-        low, high = scope.box or (np.zeros(scope.size), np.ones(scope.size))
+        low, high = scope.box() if scope.box else (np.zeros(scope.size), np.ones(scope.size))
         self.check(low, high)
         return self
 

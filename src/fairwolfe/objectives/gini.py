@@ -12,6 +12,7 @@ import numpy as np
 
 from fairwolfe.core.arrays import Vector
 from fairwolfe.errors import NotConcave
+from fairwolfe.kernels.gradients import MANY_COORDINATES
 from fairwolfe.objectives.concave import Concave, numbers
 from fairwolfe.objectives.words import Names, Words, number
 
@@ -41,8 +42,15 @@ class _Gini(Concave):
     def scale(self, spans: Vector, usual: Vector) -> float:
         return float(np.abs(self.weights_for(spans.size)).sum() * spans.max())
 
+    def _law(self, n: int) -> tuple[float, float, float, float] | None:
+        """(a, b, c, first) with w_j = (a + b (2 j - 1))/c, and `first` more for j = 1."""
+        return None
+
     def _params(self, n: int) -> Vector:
-        """Prefix sums of the weights, (n + 1,)."""
+        """Prefix sums of the weights, (n + 1,); of many weights their law, if they have one."""
+        law = self._law(n) if n >= MANY_COORDINATES else None
+        if law is not None:
+            return np.array(law)
         return np.concatenate([[0.0], np.cumsum(self.weights_for(n))])
 
 
@@ -107,7 +115,12 @@ class GiniWelfare(_Gini):
     """
 
     def weights_for(self, n: int) -> Vector:
-        return np.arange(n, 0, -1) / n
+        weights = np.arange(n, 0.0, -1.0)
+        weights /= n
+        return weights
+
+    def _law(self, n: int) -> tuple[float, float, float, float]:
+        return 2.0 * n + 1.0, -1.0, 2.0 * n, 0.0
 
     def _words(self, names: Names) -> Words:
         return Words(((1.0, f"fairness of {names.every} (Gini welfare)"),))
@@ -127,6 +140,9 @@ class GiniEquality(_Gini):
     def weights_for(self, n: int) -> Vector:
         return (n + 1 - 2.0 * np.arange(1, n + 1)) / n
 
+    def _law(self, n: int) -> tuple[float, float, float, float]:
+        return float(n), -1.0, float(n), 0.0
+
     def _words(self, names: Names) -> Words:
         return Words(((1.0, f"equality of {names.every} (Gini)"),))
 
@@ -142,6 +158,9 @@ class Minimum(_Gini):
     def weights_for(self, n: int) -> Vector:
         first: Vector = np.eye(1, n)[0]
         return first
+
+    def _law(self, n: int) -> tuple[float, float, float, float]:
+        return 0.0, 0.0, 1.0, 1.0
 
     def _words(self, names: Names) -> Words:
         return Words(((1.0, f"the smallest of {names.several}"),))

@@ -73,7 +73,7 @@ class Linear(Concave):
         return float(np.abs(self._vector()) @ spans)
 
     def curvature(self, n: int) -> Vector:
-        return np.zeros(n)
+        return np.broadcast_to(0.0, (n,))
 
     def _params(self, n: int) -> Vector:
         return np.array(self._vector())

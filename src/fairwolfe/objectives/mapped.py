@@ -162,8 +162,8 @@ class Mapped(_OfMap):
         self._fit(scope)
         rows = len(self.matrix)
         what = f"the matrix has {rows} rows"
-        labels = tuple(f"row {i} of the matrix" for i in range(rows))
-        inner = Scope(rows, {}, what, reach=scope.through(self.map), labels=labels)
+        called = "row {} of the matrix".format
+        inner = Scope(rows, {}, what, reach=scope.through(self.map), called=called)
         return Mapped(self.objective._bind(inner), self.matrix)
 
     @classmethod
@@ -265,7 +265,8 @@ class ByGroup(_OfMap):
         names = {label: i for i, label in enumerate(groups) if isinstance(label, str)}
         what = f"there are {len(groups)} groups"
         reach, labels = scope.through(self.map), tuple(map(str, groups))
-        inner = Scope(len(groups), names, what, reach=reach, labels=labels, grouped=True)
+        called = labels.__getitem__
+        inner = Scope(len(groups), names, what, reach=reach, called=called, grouped=True)
         return replace(self, objective=self.objective._bind(inner))
 
     @classmethod

@@ -368,7 +368,8 @@ class Certificates:
             return "with a memory the theorems do not apply"
         if problem.parameter_norm is None:
             return "the problem states no parameter_norm, on which confidence widths rest"
-        if not all(leaf.has_gradient for leaf in self.leaves.leaves):
+        parts = self.objective.leaves(problem.n_objectives)
+        if not all(leaf.has_gradient for scale, leaf, _ in parts if scale > 0.0):
             return "the gradient of the objective is computed by differences"
         return ""
 

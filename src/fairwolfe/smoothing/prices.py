@@ -67,7 +67,8 @@ class Prices:
         having = [piece for piece in pieces if _has_price(piece[1], smoothing)]
         others = [piece for piece in pieces if not _has_price(piece[1], smoothing)]
         # Items have new numbers among those that are left; people know their first numbers.
-        now = dict(zip(Scope.of(kind.seen).labels, kind.labels(), strict=True))
+        scope = Scope.of(kind.seen)
+        now = {scope.label(i): label for i, label in enumerate(kind.labels())}
         self.names = [
             tuple(now.get(name, name) for name in leaf.names) if isinstance(leaf, Bounds) else ()
             for _, leaf, _ in having

@@ -8,8 +8,9 @@ the regret bound: f_t is sqrt(t + 1)/beta_0-smooth, |f_t - f_(t-1)| <= m_1/(t sq
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -96,13 +97,17 @@ class _Envelope(Exact):
             leaf._check_smoothable()
         if self.beta0 is not None:
             return self
-        curvature = objective.curvature(problem.n_objectives)
-        diameter = problem.diameter_of(curvature > 0.0)
-        width = self.best(objective, problem.n_objectives, diameter, usual(problem))
+        diameter = problem.diameter_of(objective.curvature(problem.n_objectives) > 0.0)
+        width = self.best(objective, problem.n_objectives, diameter, lambda: usual(problem))
         return replace(self, beta0=width)  # type: ignore[type-var]
 
     @staticmethod
-    def best(objective: Concave, n: int, diameter: float, usual: Vector | float = 0.5) -> float:
+    def best(
+        objective: Concave,
+        n: int,
+        diameter: float,
+        usual: Callable[[], Vector | float] = lambda: 0.5,
+    ) -> float:
         """D sqrt(k/S), the width that minimises k D^2/beta0 + S beta0 in the regret bound.
 
         k is the largest curvature of the smoothed expression, S the sum of the squared Lipschitz
@@ -118,12 +123,18 @@ class _Envelope(Exact):
         changes z by no more than its own size, and by a share that falls as 1/sqrt t.
         """
         curved = float(objective.curvature(n).max())
-        point = np.broadcast_to(usual, (n,))
+        leaves: Any = list(objective.leaves(n))
+        point: Vector | None = None
+        # Others need no map to their coordinates.
+        if any(type(leaf).bend is not Concave.bend for _, leaf, _ in leaves):
+            leaves = [(scale, leaf, matrix) for scale, leaf, matrix in objective.split(n)]
+            point = np.broadcast_to(usual(), (n,))
         slopes = 0.0
-        for scale, leaf, matrix in objective.split(n):
-            size = int(matrix.shape[0])
+        for scale, leaf, of in leaves:
+            size = of if point is None else int(of.shape[0])
             if leaf.curvature(size).any():
-                bend = diameter * np.sqrt(curved) * leaf.bend(matrix @ point)
+                bend = np.inf if point is None else leaf.bend(of @ point)
+                bend *= diameter * np.sqrt(curved)
                 slopes += (scale * min(leaf.lipschitz(size), bend)) ** 2
         if not (np.isfinite(slopes) and slopes > 0.0 and curved > 0.0):
             return diameter or 1.0
