@@ -272,7 +272,7 @@ def bench(seconds: float, as_json: bool) -> None:
     is taken within a turn, because machines are noisy. The compiled run and the NumPy loop simulate
     a world and draw its contexts; the Agent is given them.
     """
-    from fairwolfe.lab.threads import ONE_THREAD
+    from fairwolfe.core.threads import ONE_THREAD
 
     if "numpy" not in sys.modules:  # which reads this when it is imported
         os.environ.update(ONE_THREAD)

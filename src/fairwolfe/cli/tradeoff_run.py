@@ -21,7 +21,7 @@ from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput, require_extra
 from fairwolfe.fairness import Elicitation, Reachable, elicit
 from fairwolfe.fairness.tradeoff import FAIR, knee, plan, sentence
-from fairwolfe.lab.backends import cores
+from fairwolfe.core.workers import cores
 from fairwolfe.objectives import GiniEquality, GiniWelfare
 from fairwolfe.ranking import FWLinUCBRank
 

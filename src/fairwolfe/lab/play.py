@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import msgspec
+
 from fairwolfe import environments
 from fairwolfe.core.build import at, build_objective, build_policy, from_table, from_value, shown
 from fairwolfe.core.protocols import Environment
@@ -158,6 +160,11 @@ def play(run: Run, progress: Callable[[int], None] | None = None) -> bytes:
         "warnings": list(dict.fromkeys(str(one.message) for one in caught)),
     }
     return results.to_bytes(run, table, facts)
+
+
+def played(common: bytes, task: Any, tick: Callable[[int], None]) -> bytes:
+    """`play` for `fairwolfe.core.workers`; there is nothing in common."""
+    return play(msgspec.convert(task, Run), tick)
 
 
 class _Clock:

@@ -22,9 +22,9 @@ from msgspec.structs import replace
 
 from fairwolfe.core.files import whole_file
 from fairwolfe.core.problem import whole_number
+from fairwolfe.core.workers import Event, Why, cores, workers
 from fairwolfe.errors import InvalidInput, did_you_mean
 from fairwolfe.lab import results
-from fairwolfe.lab.backends import Event, Why, play_all, ray_engine
 from fairwolfe.lab.spec import Experiment, Run, canonical
 
 ROUNDS = 2  # the second decides with what was learnt in the first
@@ -47,7 +47,7 @@ class Trials:
         waiting = set(self._whole)
         others: list[Event] = []
         for event in events:
-            trial = id(event.run)
+            trial = id(event.task)
             if trial not in self._whole:
                 others.append(event)
             elif event.kind == "failed":
@@ -189,7 +189,6 @@ def run(
         raise InvalidInput(f"on is {on!r}; {did_you_mean(on, ('local', 'ray'))}")
     if address is not None and on == "local":
         raise InvalidInput(f"address is {address!r}, and runs are local; give on='ray' too")
-    play = play_all if on == "local" else ray_engine(address)
     experiment.check()
     folder = Path(out)
     deadline = None if seconds is None else time.monotonic() + seconds
@@ -198,10 +197,14 @@ def run(
     stopped: Literal["interrupted", "time"] | None = None
     if wanted:
         trials = Trials(wanted)
+        most = min(jobs or cores(), len(wanted)) if on == "local" else jobs
         # One call for both, so that a process plays its runs in the worlds of its trials.
-        events = play(trials.runs, wanted, jobs, deadline)
+        both = (*trials.runs, *wanted)
         try:
-            with closing(events):
+            with (
+                workers(most, on, address) as crew,
+                closing(crew.events("fairwolfe.lab.play:played", b"", both, deadline)) as events,
+            ):
                 held = trials.passed(events, experiment)
                 if held is not None:
                     _prepare(folder, experiment)
@@ -221,16 +224,16 @@ def _keep(events: Iterable[Event], folder: Path, progress: Progress | None) -> i
     for event in events:
         played = event.content if event.kind == "rounds" else 0
         if event.kind == "done":
-            results.write(folder, event.run.id, event.content)
-            _failure(folder, event.run.id).unlink(missing_ok=True)
+            results.write(folder, event.task.id, event.content)
+            _failure(folder, event.task.id).unlink(missing_ok=True)
         elif event.kind == "failed":
-            _write_failure(folder, event.run, event.content)
+            _write_failure(folder, event.task, event.content)
         if event.kind != "rounds":
             ended += 1
-            played = event.run.settings.horizon - reported[event.run.id]
-        reported[event.run.id] += played
+            played = event.task.settings.horizon - reported[event.task.id]
+        reported[event.task.id] += played
         if progress is not None:
-            progress(event.run, played)
+            progress(event.task, played)
     return ended
 
 
