@@ -18,10 +18,10 @@ from fairwolfe.cli.tradeoff_page import Content, html
 from fairwolfe.cli.tradeoff_world import TradeOffWorld, in_options, world_of
 from fairwolfe.core.files import whole_file
 from fairwolfe.core.streams import stream
+from fairwolfe.core.workers import cores
 from fairwolfe.errors import InvalidInput, require_extra
 from fairwolfe.fairness import Elicitation, Reachable, elicit
 from fairwolfe.fairness.tradeoff import FAIR, knee, plan, sentence
-from fairwolfe.core.workers import cores
 from fairwolfe.objectives import GiniEquality, GiniWelfare
 from fairwolfe.ranking import FWLinUCBRank
 
