@@ -8,6 +8,7 @@ import re
 import tomllib
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -138,11 +139,11 @@ class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def make_problem(self, n_items: int) -> Problem:
         """The problem; n_items: for rankings."""
-        return _problem(json.loads(self.problem), "problem", n_items)
+        return _problem_of(self.problem, n_items)
 
     def make_policy(self) -> Any:
         """The policy."""
-        return from_text(self.policy)
+        return _policy_of(self.policy)
 
     def agrees(self, other: Setup) -> bool:
         """Whether both say the same; a policy can be written in several ways."""
@@ -158,6 +159,16 @@ class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
     def n_slots(self) -> int:
         """Of a ranking; 0 for arms."""
         return int(json.loads(self.problem).get("n_slots") or 0)
+
+
+@lru_cache(maxsize=256)  # many models may be alike
+def _problem_of(text: str, n_items: int) -> Problem:
+    return _problem(json.loads(text), "problem", n_items)
+
+
+@lru_cache(maxsize=256)
+def _policy_of(text: str) -> Any:
+    return from_text(text)
 
 
 def read(path: Path, listen: str | None = None) -> Config:
@@ -254,7 +265,17 @@ def _check_positive(path: str, bounds: Limits | Key) -> None:
 
 def setup(config: Config, name: str) -> Setup:
     """What the fold of a model rests on, built and tried."""
-    model, path = config.models[name], f"models.{name}"
+    model = config.models[name]
+    text = repr(model)
+    if text not in _TRIED:
+        _TRIED[text] = _setup(model, f"models.{name}")
+    return msgspec.structs.replace(_TRIED[text], name=name)
+
+
+_TRIED: dict[str, Setup] = {}  # by the text of a model: many may be alike
+
+
+def _setup(model: ModelConfig, path: str) -> Setup:
     table, _ = _staged(model, path)
     problem = _problem(table, f"{path}.problem", int(table.get("n_slots") or 1))
     objective: Concave | None = None
@@ -293,7 +314,7 @@ def setup(config: Config, name: str) -> Setup:
             raise InvalidInput(f"{path}: {error}") from error
     text = json.dumps(dict(sorted(table.items())))  # rewards keep their order, which has a meaning
     begun = (model.seed, model.missing, model.apply)
-    return Setup(name, text, repr(policy), *begun, arms, features)
+    return Setup("", text, repr(policy), *begun, arms, features)
 
 
 def _policy(model: ModelConfig, path: str, objective: Concave | None, problem: Problem) -> Any:

@@ -42,9 +42,12 @@ class Model:
     token: of the store; ids of decisions are token-number-epoch-n
     setup: what the fold rests on
     log: in which decisions are found again after their first window
+    fresh: whether it begins; else it is loaded
     """
 
-    def __init__(self, number: int, token: str, setup: Setup, log: Any = None) -> None:
+    def __init__(
+        self, number: int, token: str, setup: Setup, log: Any = None, fresh: bool = True
+    ) -> None:
         self.number, self.setup, self._log = number, setup, log
         self.token = f"{token}-{number}"
         self.n_slots = setup.n_slots
@@ -78,7 +81,7 @@ class Model:
         self.audit = False  # whether what decisions are made from is kept
         self.tolerance = 0.0  # how much older than a decision its direction may be: Agent.propose
         self.out_of_range = "refuse"  # what is done with a reward outside its range
-        if not self.ranks:
+        if fresh and not self.ranks:
             self.agent = self._agent(setup.make_policy(), self.problem)
 
     def _agent(self, policy: Any, problem: Any, items: Any = None) -> Agent:
@@ -514,7 +517,8 @@ class Model:
 
         try:
             own, epochs, setup, counts, changes, early, agent, ring = unpack(data)
-            model = cls(number, log.token, msgspec.json.decode(setup, type=Setup), log)
+            setup = msgspec.json.decode(setup, type=Setup)
+            model = cls(number, log.token, setup, log, fresh=False)
             if own != model.token:
                 raise IncompatibleState(f"it is of {own!r}, and not of {model.token!r}")
             model.epochs = {epoch: (first, stop) for epoch, first, stop in epochs}

@@ -46,25 +46,31 @@ Before = Callable[[int, list[Event], dict[int, Model]], None]
 
 def recover(store: SQLiteStore) -> Recovered:
     """The models of a log, each from its newest good snapshot on."""
-    models, starts = _started(store)
-    for number, fresh in list(models.items()):
-        for place, (seq, data) in enumerate(store.snapshots(number)):
-            why = "its SHA-256 does not fit"
-            try:
-                if data is not None:
-                    models[number] = Model.load(number, store, seq, data)
-                    starts[number] = seq if place else max(seq, store.folded)
-                    break
-            except IncompatibleState as error:
-                why = f"it cannot be read ({type(error).__name__}); see fairwolfe log verify"
-            log_event("snapshot_unused", why, logging.WARNING, model=fresh.name, seq=seq)
-        if number in store.bases and models[number] is fresh:
-            raise IncompatibleState(
-                f"no snapshot of model {fresh.name!r} can be read, and rows up to {store.deleted} "
-                "were deleted after an export, so that the log alone does not say what it learnt; "
-                "put a backup in its place"
-            )
+    models: dict[int, Model] = {}
+    starts: dict[int, int] = {}
+    for number, begun in _begun(store).items():
+        models[number], starts[number] = _newest(store, number, begun)
     return _folded(store, models, starts)
+
+
+def _newest(store: SQLiteStore, number: int, begun: _Begun) -> tuple[Model, int]:
+    """A model by its newest good snapshot, or as it began, and the row after which it goes on."""
+    for place, (seq, data) in enumerate(store.snapshots(number)):
+        why = "its SHA-256 does not fit"
+        try:
+            if data is not None:
+                model = Model.load(number, store, seq, data)
+                return model, seq if place else max(seq, store.folded)
+        except IncompatibleState as error:
+            why = f"it cannot be read ({type(error).__name__}); see fairwolfe log verify"
+        log_event("snapshot_unused", why, logging.WARNING, model=begun.setup.name, seq=seq)
+    if number in store.bases:
+        raise IncompatibleState(
+            f"no snapshot of model {begun.setup.name!r} can be read, and rows up to "
+            f"{store.deleted} were deleted after an export, so that the log alone does not say "
+            "what it learnt; put a backup in its place"
+        )
+    return begun.model(store, number), begun.seq - 1
 
 
 def replay(store: SQLiteStore, until: int | None = None, before: Before | None = None) -> Recovered:
@@ -72,9 +78,15 @@ def replay(store: SQLiteStore, until: int | None = None, before: Before | None =
 
     Where rows were deleted after an export, from the snapshots on which the log rests since.
     """
-    models, starts = _started(store)
-    for number, base in store.bases.items():
-        name = models[number].name
+    begun = _begun(store)
+    models: dict[int, Model] = {}
+    starts: dict[int, int] = {}
+    for number, start in begun.items():
+        base = store.bases.get(number)
+        if base is None:
+            models[number], starts[number] = start.model(store, number), start.seq - 1
+            continue
+        name = start.setup.name
         if until is not None and until < base.seq:
             raise InvalidInput(
                 f"the log of model {name!r} begins after row {base.seq}, since older ones were "
@@ -91,20 +103,34 @@ def replay(store: SQLiteStore, until: int | None = None, before: Before | None =
     return _folded(store, models, starts, until, before)
 
 
-def _started(store: SQLiteStore) -> tuple[dict[int, Model], dict[int, int]]:
-    """The models that the log names, as they began, and the rows that name them."""
-    models: dict[int, Model] = {}
-    starts: dict[int, int] = {}
-    for number, (seq, clock, payload) in store.starts().items():
+class _Begun(NamedTuple):
+    """How a model began, and where: the row with its clock."""
+
+    setup: Setup
+    seq: int
+    clock: float
+
+    def model(self, store: SQLiteStore, number: int) -> Model:
+        """The model before anything came."""
+        model = Model(number, store.token, self.setup, store)
+        model.since = (self.seq, self.clock)
+        return model
+
+
+def _begun(store: SQLiteStore) -> dict[int, _Begun]:
+    """How the models that the log names began."""
+    begun: dict[int, _Begun] = {}
+    starts = store.starts()
+    rows = {row.seq: row for row in starts.values()}
+    for seq, clock, payload in rows.values():
         for event in decode(payload):
-            if isinstance(event, Started) and event.model == number:
+            if isinstance(event, Started):
                 settings = msgspec.json.decode(event.setup, type=Setup)
-                models[number] = Model(number, store.token, settings, store)
-                models[number].since = (seq, clock)
-                starts[number] = seq - 1
-        if number not in models:
-            raise IncompatibleState(f"row {seq} of the log should begin model {number}")
-    return models, starts
+                begun[event.model] = _Begun(settings, seq, clock)
+    for number, row in starts.items():
+        if number not in begun:
+            raise IncompatibleState(f"row {row.seq} of the log should begin model {number}")
+    return {number: begun[number] for number in starts}
 
 
 def _folded(
@@ -182,6 +208,7 @@ def begin(
 
     One row begins the new models and a new epoch of every model.
     """
+    first = max(existing, default=-1) + 1
     by_name = {model.name: model for model in existing.values()}
     models: dict[str, Model] = {}
     new: list[int] = []
@@ -190,7 +217,7 @@ def begin(
         wanted = setup(config, name)
         model = by_name.get(name)
         if model is None:
-            number = max(existing, default=-1) + 1 + len(new)
+            number = first + len(new)
             model = Model(number, store.token, wanted, store)
             new.append(model.number)
             events.append(Started(model.number, msgspec.json.encode(wanted).decode()))

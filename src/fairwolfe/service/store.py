@@ -370,8 +370,9 @@ class SQLiteStore:
             for model, first, stop, data in outcomes:
                 row = (model, first, stop, data, _outcome_crc(model, first, stop, data))
                 execute("INSERT INTO outcome VALUES (?, ?, ?, ?, ?)", row)
-            known = {**self._starts, **dict.fromkeys(starts, seq)}
+            known = self._starts
             if starts:
+                known = {**known, **dict.fromkeys(starts, seq)}
                 execute("UPDATE meta SET value = ? WHERE key = 'head'", (_head(self.token, known),))
             execute("COMMIT")
         except BaseException as error:
@@ -498,7 +499,8 @@ class SQLiteStore:
 
     def starts(self) -> dict[int, Row]:
         """The rows that models begin with, by model."""
-        return {model: Row(seq, *self.row(seq)) for model, seq in self._starts.items()}
+        rows = {seq: Row(seq, *self.row(seq)) for seq in set(self._starts.values())}
+        return {model: rows[seq] for model, seq in self._starts.items()}
 
     def row(self, seq: int) -> tuple[float, bytes]:
         """The clock and the payload of a row."""
