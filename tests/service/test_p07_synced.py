@@ -11,8 +11,8 @@ import pytest
 from fairwolfe.errors import IncompatibleState
 from fairwolfe.service.store import SQLiteStore
 
-OTHER = {"synchronous": 1, "journal_mode": "delete", "locking_mode": "normal"}
-TRUTH = {"synchronous": 2, "journal_mode": "wal", "locking_mode": "exclusive"}
+OTHER = {"synchronous": 1, "journal_mode": "delete", "locking_mode": "exclusive"}
+TRUTH = {"synchronous": 2, "journal_mode": "wal", "locking_mode": "normal"}
 
 
 def test_every_commit_is_synced(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from fairwolfe.errors import InvalidInput
 from fairwolfe.service.config import Limits, parse, windows_of
 from fairwolfe.service.events import Applied, Closed, FeedbackReceived, decode, encode
 from fairwolfe.service.export import keep_snapshots, plan
-from fairwolfe.service.log_file import LogFile, Place, verify
+from fairwolfe.service.log_file import LogFile, verify
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import recover, replay
 from fairwolfe.service.store import FILE, SQLiteStore
@@ -376,7 +376,7 @@ def stored(folder: Path, apply: str = "window") -> tuple[str, Any]:
 @pytest.mark.parametrize("apply", ["window", "arrival"])
 def test_a_log_with_stages_verifies_and_starts_again(tmp_path: Path, apply: str) -> None:
     digest, _ = stored(tmp_path, apply)
-    log = LogFile(Place(tmp_path / FILE, ""))
+    log = LogFile(tmp_path / FILE)
     found = verify(log, True, lambda _: None)
     assert (found.wrong, found.notes, found.folded) == ([], [], True)
     assert replay(log).models[0].digest() == digest
@@ -397,7 +397,7 @@ def test_damage_to_what_waits_is_found_and_a_start_does_without(tmp_path: Path) 
     assert found.models[0].digest() == digest  # from the older snapshot
     assert found.records > 0
     store.close()
-    log = LogFile(Place(tmp_path / FILE, ""))
+    log = LogFile(tmp_path / FILE)
     assert any("later stages" in one for one in verify(log, False, lambda _: None).wrong)
     log.close()
 

@@ -14,7 +14,7 @@ from fairwolfe.errors import IncompatibleState, InvalidInput, did_you_mean, requ
 
 if TYPE_CHECKING:
     from fairwolfe.service.export import PrunePlan
-    from fairwolfe.service.log_file import LogFile, Place
+    from fairwolfe.service.log_file import LogFile
     from fairwolfe.service.model import Model
 
 _STEP = 256  # rows between two updates of the bar
@@ -29,8 +29,9 @@ _model = click.option("--model", "name", metavar="NAME", help="Only this model."
 def log() -> None:
     """Examine, replay, copy and export the log of a service.
 
-    STATE is the configuration of a service, its state folder, or a backup. The service must not
-    run; one that runs gives a copy with `fairwolfe log backup --from ADDRESS FILE`.
+    STATE is the configuration of a service, its state folder, or a backup. The service may run:
+    then the log is read as it is when the command begins. Only `restore` and `--prune` need it
+    ended.
     """
     require_extra("serve", "a log", "apsw")
 
@@ -56,10 +57,10 @@ def verify(ctx: click.Context, place: Path, fold: bool, as_json: bool) -> None:
         with closing(opened), _rows(opened.row_count * (2 if fold else 1)) as tick:
             report = verify(opened, fold, tick)
     if as_json:
-        print_json({"file": str(where.path), **report._asdict()})
+        print_json({"file": str(where), **report._asdict()})
         ctx.exit(1 if report.wrong else 0)
     click.echo(
-        f"{where.path}: {report.rows:,} rows, {report.events:,} events, {report.decisions:,} "
+        f"{where}: {report.rows:,} rows, {report.events:,} events, {report.decisions:,} "
         f"decisions, {report.snapshots} snapshots"
     )
     if report.deleted:
@@ -175,7 +176,7 @@ def backup(paths: tuple[Path, ...], address: str | None, key: str | None, as_jso
         done = download(address, key, target)
     else:
         place = place_of(paths[0])
-        with _rows(place.path.stat().st_size) as tick:
+        with _rows(place.stat().st_size) as tick:
             done = copy(place, target, tick)
     if as_json:
         print_json({"file": str(done.path), "rows": done.rows, "bytes": done.bytes})
@@ -357,16 +358,18 @@ def _keeps(opened: LogFile, model: Model) -> bool:
     return not decisions or bool(decisions[0].inputs)
 
 
-def _make_ready(where: Place, name: str | None) -> None:
+def _make_ready(where: Path, name: str | None) -> None:
     """Before rows are deleted: the log is whole, and every model has a snapshot of its end."""
     from fairwolfe.service.export import keep_snapshots
     from fairwolfe.service.log_file import LogFile, verify
     from fairwolfe.service.store import FILE, SQLiteStore
 
-    if where.path.name != FILE:
-        raise InvalidInput(f"{where.path} is a backup; --prune is for the log of a service")
+    if where.name != FILE:
+        raise InvalidInput(f"{where} is a backup; --prune is for the log of a service")
     opened = LogFile(where)
     with closing(opened):
+        if opened.served:
+            raise InvalidInput(f"{where.parent} is in use by a server; end it before you prune")
         if name is not None and len(opened.starts()) > 1:
             raise InvalidInput(
                 "--prune deletes rows, which hold the decisions of all models; leave out --model "
@@ -378,15 +381,15 @@ def _make_ready(where: Place, name: str | None) -> None:
         raise IncompatibleState(
             f"nothing was exported or deleted, since the log is not whole: {wrong[0]}"
         )
-    store = SQLiteStore(where.path.parent)
+    store = SQLiteStore(where.parent)
     with closing(store):
         keep_snapshots(store)
 
 
-def _prune(where: Place, planned: PrunePlan) -> int:
+def _prune(where: Path, planned: PrunePlan) -> int:
     from fairwolfe.service.export import prune
     from fairwolfe.service.store import SQLiteStore
 
-    store = SQLiteStore(where.path.parent)
+    store = SQLiteStore(where.parent)
     with closing(store):
         return prune(store, planned) if planned.upto > store.deleted else 0

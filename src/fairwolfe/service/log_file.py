@@ -1,5 +1,5 @@
-"""The log of a service that does not run: `LogFile` reads it, `verify` examines it, `remade` makes
-its decisions again, `copy`, `download` and `restore` are backups.
+"""A log that is only read, while its service runs or not: `LogFile` reads it, `verify` examines it,
+`remade` makes its decisions again, `copy`, `download` and `restore` are backups.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import secrets
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
@@ -42,6 +42,7 @@ from fairwolfe.service.events import (
 )
 from fairwolfe.service.model import Model, read_objective
 from fairwolfe.service.recovery import recover, replay
+from fairwolfe.service.store import Mark
 
 _NEAR = 1e-9  # probabilities, on another machine than the one that decided
 _RELATIVE, _ABSOLUTE = 1e-6, 1e-9  # what rounding may come to in sums over a long log
@@ -50,18 +51,13 @@ _FOUND = "decisions cannot be found by their ids, and what was learnt is right"
 _PAGES = 1024  # of 16 kB, at once
 _CHUNK = 1 << 20
 _TIMEOUT = 60.0  # seconds without a byte
+_BUSY = 10_000  # milliseconds, for a server that is just starting
+_ATTEMPTS = 5
 
 Tick = Callable[[int], None]
 
 
-class Place(NamedTuple):
-    """Where a log is, and the address of its service where a configuration says it."""
-
-    path: Path
-    address: str
-
-
-def place_of(given: Path) -> Place:
+def place_of(given: Path) -> Path:
     """The log that a configuration names, that is in a state folder, or that is a file itself.
 
     >>> place_of(Path("nowhere"))
@@ -69,18 +65,17 @@ def place_of(given: Path) -> Place:
     ...
     fairwolfe.errors.InvalidInput: nowhere is not there; give a configuration, a state folder or ...
     """
-    address = "http://HOST:PORT"
     path = given
     if given.suffix == ".toml":
         config = read(given)
-        path, address = config.path(config.state), f"http://{config.listen}"
+        path = config.path(config.state)
     if path.is_dir():
         path = path / store.FILE
     if not path.is_file():
         raise InvalidInput(
             f"{path} is not there; give a configuration, a state folder or a backup of a log"
         )
-    return Place(path, address)
+    return path
 
 
 def folder_of(given: Path) -> Path:
@@ -94,16 +89,18 @@ def folder_of(given: Path) -> Path:
 
 
 class LogFile(store.SQLiteStore):
-    """A log that is only read, also where it cannot be written or is damaged."""
+    """A log that is only read, also where it cannot be written or is damaged.
 
-    def __init__(self, place: Place) -> None:
-        self._address = place.address
-        self._index = place.path.with_name(f"{place.path.name}-shm")
-        self._indexed = self._index.exists()
-        self._begin(place.path)
+    served: whether a server runs. Then everything is read as it was when this was opened, in one
+    transaction, and the server's journal grows until it is closed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.served = False
+        self._begin(path)
 
     def _locked(self) -> int | None:
-        """A lock that other readers share; None where no server runs."""
+        """A lock that other readers share, and that keeps servers out; None where one runs."""
         if self.is_backup:
             return None
         try:
@@ -112,28 +109,44 @@ class LogFile(store.SQLiteStore):
             return None
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError:
             os.close(handle)
-            raise InvalidInput(
-                f"{self.folder} is in use by a server; take a copy with `fairwolfe log backup "
-                f"--from {self._address} FILE` (GET /v1/admin/backup) and give that file, or end "
-                "the server first"
-            ) from error
+            self.served = self._indexed = True  # it is the server's
+            return None
         return handle
 
     def _open(self) -> None:
-        # Where there is no journal, the file is all there is, and no lock or index is needed;
-        # where there is one, SQLite makes an index of it, and leaves both files as they are.
+        # Without a server and a journal, the file is all there is, and no lock or index is needed;
+        # with a journal, SQLite makes an index of it, and leaves both files as they are.
+        self._mark_seen = None if self.is_backup else self._mark_now()  # before any later row
         uri = self.path.absolute().as_uri()
         wal = self.path.with_name(f"{self.path.name}-wal")
         journal = wal.exists() and wal.stat().st_size > 0
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        self._base = apsw.Connection(uri if journal else f"{uri}?immutable=1", flags=flags)
+        alone = not journal and not self.served
+        self._base = apsw.Connection(f"{uri}?immutable=1" if alone else uri, flags=flags)
+        self._base.set_busy_timeout(_BUSY)
         self._base.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         for name in ("trusted_schema = 0", "cell_size_check = 1"):
             self._base.execute(f"PRAGMA {name}")
+        self._base.execute("BEGIN")  # what the first query finds stays until the end
         self._check_head()
         self._read_head()
+
+    def _mark_now(self) -> Mark | IncompatibleState | None:
+        """The mark, or what is wrong with it; a server may be writing it."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                return store.read_mark(self.folder)
+            except IncompatibleState as error:
+                if not self.served or attempt == _ATTEMPTS - 1:
+                    return error
+        return None
+
+    def _acknowledged(self) -> Mark | None:
+        if isinstance(self._mark_seen, IncompatibleState):
+            raise self._mark_seen
+        return self._mark_seen
 
     @property
     def is_backup(self) -> bool:
@@ -159,10 +172,7 @@ class LogFile(store.SQLiteStore):
 
     def close(self) -> None:
         """Let go of the files, and of the index that was made for reading them."""
-        super().close()
-        if not self._indexed:
-            with suppress(OSError):
-                self._index.unlink(missing_ok=True)
+        self._leave()
 
 
 # --- decisions made again ----------------------------------------------------------------------
@@ -456,8 +466,8 @@ class Copied(NamedTuple):
     bytes: int
 
 
-def copy(place: Place, target: Path, tick: Tick) -> Copied:
-    """Copy the log of a service that does not run; tick: bytes that were copied."""
+def copy(place: Path, target: Path, tick: Tick) -> Copied:
+    """Copy a log; tick: bytes that were copied."""
     with closing(LogFile(place)) as log:
         return _copied(log, target, tick)
 
@@ -468,7 +478,7 @@ def restore(backup: Path, folder: Path, tick: Tick) -> Copied:
     Interrupted before the copy is complete, nothing has changed; afterwards the next start, or the
     next restore, completes it.
     """
-    with closing(LogFile(Place(backup, ""))) as log:
+    with closing(LogFile(backup)) as log:
         wrong = verify(log, False, lambda _: None).wrong
         if wrong:
             raise IncompatibleState(f"{backup} was not restored: {wrong[0]}")
@@ -548,5 +558,5 @@ def _private(target: Path) -> Iterator[Any]:
 
 def _examined(spare: Path, target: Path) -> Copied:
     """A copy that can be opened; verify says more."""
-    with closing(LogFile(Place(spare, ""))) as log:
+    with closing(LogFile(spare)) as log:
         return Copied(target, log.row_count, spare.stat().st_size)

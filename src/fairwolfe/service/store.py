@@ -98,6 +98,8 @@ FILE, LOCK = "log.sqlite", "lock"
 _NEW = "new.sqlite"  # a log that is being created
 _RESTORED, _REPLACED = "restored-", "replaced-"  # see `finish_restore`
 _CHECKPOINT = 250  # pages of the journal
+_BUSY = 1000  # milliseconds: a reader that finds the index half-written has a lock for microseconds
+_CHUNK = 1 << 20
 _KEPT_SNAPSHOTS = 2
 _MOST_POINTS = 4096  # of the history of a model
 _HEAD, _KEY = struct.Struct("<qd"), struct.Struct("<qqq")
@@ -105,7 +107,7 @@ _HEAD, _KEY = struct.Struct("<qd"), struct.Struct("<qqq")
 # What is set in SQLite, and read back: a setting that does not hold raises an error. Large pages
 # halve the cost of a row of 14 kB, and frequent checkpoints are short.
 _SETTINGS = {
-    "locking_mode": "exclusive",
+    "locking_mode": "normal",  # commands read while the service runs
     "journal_mode": "wal",
     "synchronous": 2,  # FULL: every commit is synced before it returns
     "wal_autocheckpoint": 0,  # `_checkpoint` instead, since SQLite's own hides a failed sync
@@ -229,20 +231,32 @@ class SQLiteStore:
         self._starts: dict[int, int] = {}  # model -> the row that it begins with
         self._mark: int | None = None  # the open file of the mark
         self._journal = 0  # its pages
+        self._index = path.with_name(f"{path.name}-shm")
+        self._indexed = self._index.exists()  # after a crash, or because a command reads
         self._lock = self._locked()
         try:
             self._open()
         except (apsw.FullError, OSError) as error:
-            self.close()
+            self._leave()
             raise StoreFailed(f"{self.folder} cannot be written: {error}") from error
         except apsw.Error as error:
-            self.close()
+            self._leave()
             if _is_sync(error):
                 raise _failed(error) from error
             self._refuse(error)
         except BaseException:
-            self.close()
+            self._leave()
             raise
+
+    def _leave(self) -> None:
+        """Close, and leave no index that was made only to read the journal."""
+        if self._base is not None:
+            with suppress(apsw.Error):
+                self._base.close()
+        if not self._indexed:
+            with suppress(OSError):
+                self._index.unlink(missing_ok=True)
+        SQLiteStore.close(self)
 
     def _locked(self) -> int | None:
         return lock_folder(self.folder)
@@ -263,8 +277,7 @@ class SQLiteStore:
         if lost:
             raise IncompatibleState(lost)
         self._base.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
-        # Rows that a crash left in the journal are synced again: the last sync may have failed.
-        self._base.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        self._sync_again()
         self._base.set_wal_hook(self._note_journal)
         self._mark = os.open(self.folder / MARK, os.O_WRONLY | os.O_CLOEXEC)
         self._move_mark(self._last[0], self._crc_of(self._last[0]) or 0)
@@ -290,9 +303,21 @@ class SQLiteStore:
         """The file, which closing leaves as it is."""
         base = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
         base.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        base.set_busy_timeout(0)
-        base.execute("PRAGMA locking_mode = exclusive")
+        base.set_busy_timeout(_BUSY)
         return base
+
+    def _sync_again(self) -> None:
+        """Sync the rows that a crash left in the journal: the last sync may have failed."""
+        try:
+            self._base.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.BusyError:
+            # A command reads an older state, so not all of it can go into the file. After a sync
+            # that failed only what is written again is sure to be synced: the same bytes.
+            with open(f"{self.path}-wal", "r+b", buffering=0) as journal:
+                place = 0
+                while part := os.pread(journal.fileno(), _CHUNK, place):
+                    place += os.pwrite(journal.fileno(), part, place)
+                os.fsync(journal.fileno())
 
     def _create(self) -> None:
         """A log without rows under another name, then its mark, then its own name: whenever this
@@ -392,7 +417,9 @@ class SQLiteStore:
         return apsw.SQLITE_OK
 
     def _checkpoint(self) -> None:
-        """Move the journal into the file once it is long; without room for that, it grows."""
+        """Move the journal into the file once it is long; without room for that, or while a command
+        reads an older state, it grows, and the next row tries again.
+        """
         try:
             self._base.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.Error as error:
@@ -418,7 +445,7 @@ class SQLiteStore:
 
     def lost(self) -> str:
         """A sentence if acknowledged rows are missing, or nothing tells; empty if not."""
-        mark, last = read_mark(self.folder), self._last[0]
+        mark, last = self._acknowledged(), self._last[0]
         advice = "put a backup in its place with `fairwolfe log restore`"
         if mark is None:
             what = f"{MARK} is missing beside {self.path}, so nothing tells whether the log is"
@@ -432,6 +459,9 @@ class SQLiteStore:
             what = f"row {mark.seq} of {self.path} is not the one that was acknowledged"
             return f"{what}: the file was replaced or changed; {advice}"
         return ""
+
+    def _acknowledged(self) -> Mark | None:
+        return read_mark(self.folder)
 
     def _read_head(self) -> None:
         try:
