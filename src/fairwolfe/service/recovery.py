@@ -25,7 +25,7 @@ from fairwolfe.service.events import (
     size,
 )
 from fairwolfe.service.model import Model
-from fairwolfe.service.store import Later, Snapshot, SQLiteStore
+from fairwolfe.service.store import Later, Snapshot, Store
 from fairwolfe.service.telemetry import log_event, log_stopped
 
 
@@ -44,7 +44,7 @@ Before = Callable[[int, list[Event], dict[int, Model]], None]
 """Called before a row is applied: its seq, its events, and the models as they are by then."""
 
 
-def recover(store: SQLiteStore) -> Recovered:
+def recover(store: Store) -> Recovered:
     """The models of a log, each from its newest good snapshot on."""
     models, starts = _started(store)
     for number, fresh in list(models.items()):
@@ -67,7 +67,7 @@ def recover(store: SQLiteStore) -> Recovered:
     return _folded(store, models, starts)
 
 
-def replay(store: SQLiteStore, until: int | None = None, before: Before | None = None) -> Recovered:
+def replay(store: Store, until: int | None = None, before: Before | None = None) -> Recovered:
     """The models of a log from its first row on, up to a row: for audits.
 
     Where rows were deleted after an export, from the snapshots on which the log rests since.
@@ -91,24 +91,34 @@ def replay(store: SQLiteStore, until: int | None = None, before: Before | None =
     return _folded(store, models, starts, until, before)
 
 
-def _started(store: SQLiteStore) -> tuple[dict[int, Model], dict[int, int]]:
+def _started(store: Store) -> tuple[dict[int, Model], dict[int, int]]:
     """The models that the log names, as they began, and the rows that name them."""
     models: dict[int, Model] = {}
     starts: dict[int, int] = {}
     for number, (seq, clock, payload) in store.starts().items():
         for event in decode(payload):
             if isinstance(event, Started) and event.model == number:
-                settings = msgspec.json.decode(event.setup, type=Setup)
-                models[number] = Model(number, store.token, settings, store)
-                models[number].since = (seq, clock)
+                models[number] = _begun(store, event, seq, clock)
                 starts[number] = seq - 1
         if number not in models:
             raise IncompatibleState(f"row {seq} of the log should begin model {number}")
     return models, starts
 
 
+def _begun(store: Store, event: Started, seq: int, clock: float) -> Model:
+    settings = msgspec.json.decode(event.setup, type=Setup)
+    model = Model(event.model, store.token, settings, store)
+    model.since = (seq, clock)
+    return model
+
+
+def follow(store: Store, models: dict[int, Model]) -> int:
+    """Apply the rows that another process has written since; how many records."""
+    return _folded(store, models, dict.fromkeys(models, store.last()[0])).records
+
+
 def _folded(
-    store: SQLiteStore,
+    store: Store,
     models: dict[int, Model],
     starts: dict[int, int],
     until: int | None = None,
@@ -122,8 +132,11 @@ def _folded(
         events: list[Event] = []
         for event in decode(payload):
             if event.model not in models:
-                raise IncompatibleState(f"row {seq} of the log is of a model that never began")
-            if not isinstance(event, Started) and seq > starts[event.model]:
+                if not isinstance(event, Started):
+                    raise IncompatibleState(f"row {seq} of the log is of a model that never began")
+                models[event.model] = _begun(store, event, seq, clock)  # while it was read
+                starts[event.model] = seq
+            elif not isinstance(event, Started) and seq > starts[event.model]:
                 events.append(event)
         if before is not None:
             before(seq, events, models)
@@ -133,7 +146,7 @@ def _folded(
 
 
 def write_snapshots(
-    store: SQLiteStore, seq: int, models: Iterable[Model], changed: Iterable[Model]
+    store: Store, seq: int, models: Iterable[Model], changed: Iterable[Model]
 ) -> list[Model]:
     """Keep the states of models after a row, in one transaction; these models. changed: all models
     of the log that have changed since their snapshots.
@@ -176,7 +189,7 @@ def apply_event(model: Model, event: Event, seq: int, clock: float, advice: str 
 
 
 def begin(
-    store: SQLiteStore, config: Config, existing: dict[int, Model], clock: float
+    store: Store, config: Config, existing: dict[int, Model], clock: float
 ) -> dict[str, Model]:
     """The models of the configuration by name: new ones begin, changed ones raise an error.
 
