@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from psycopg import errors, sql
@@ -24,6 +23,7 @@ from psycopg.types.numeric import Int8
 
 from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import IncompatibleState, InvalidInput
+from fairwolfe.service.config import place_of
 from fairwolfe.service.store import (
     KEPT_SNAPSHOTS,
     MOST_POINTS,
@@ -159,22 +159,12 @@ class Connection(psycopg.Connection[Any]):
 
     def run(self, query: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
         """A statement with its values, in binary."""
-        return self.execute(query, values, binary=True)  # type: ignore[arg-type]
+        return self.execute(query, values, binary=True)
 
     @property
     def lost(self) -> bool:
         """Whether it can be used no more."""
         return self.closed or self.broken
-
-
-def place_of(url: str) -> str:
-    """A database for people to read: without its parameters.
-
-    >>> place_of("postgresql://shop@db1,db2/shop?sslmode=verify-full")
-    'postgresql://shop@db1,db2/shop'
-    """
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
 
 
 def connect(url: str, schema: str, commit: str = "on") -> Connection:

@@ -134,8 +134,8 @@ def _folded(
             if event.model not in models:
                 if not isinstance(event, Started):
                     raise IncompatibleState(f"row {seq} of the log is of a model that never began")
-                models[event.model] = _begun(store, event, seq, clock)  # while it was read
-                starts[event.model] = seq
+                models[event.model] = _begun(store, event, seq, clock)  # while this log was read
+                starts[event.model] = seq - 1
             elif not isinstance(event, Started) and seq > starts[event.model]:
                 events.append(event)
         if before is not None:

@@ -23,7 +23,9 @@ from fairwolfe.core.files import sync_folder, whole_file
 from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput
 
-DISK_FAILED = 74  # exit code (EX_IOERR): unlike 2, a supervisor may start the service again
+# Exit codes: unlike after 2, a supervisor may start the service again.
+DISK_FAILED = 74  # EX_IOERR
+FENCED = 75  # EX_TEMPFAIL: another process leads
 
 
 class StoreFailed(FairwolfeError):
