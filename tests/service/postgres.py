@@ -118,7 +118,7 @@ class Postgres:
 
     def ask(self, query: str) -> list[Any]:
         with psycopg.connect(self.url, autocommit=True, connect_timeout=5) as base:
-            cursor = base.execute(query)  # type: ignore[arg-type]
+            cursor = base.execute(query)
             return cursor.fetchall() if cursor.description else []
 
     def set(self, **settings: str) -> None:
