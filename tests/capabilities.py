@@ -54,7 +54,7 @@ def browser() -> str | None:
 def postgresql() -> Path | None:
     """The folder of initdb and pg_ctl, which Debian keeps off the PATH."""
     found = shutil.which("initdb")
-    folders = [Path(found).parent] if found else []
+    folders = [Path(found).resolve().parent] if found else []
     folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     return next((folder for folder in folders if (folder / "initdb").exists()), None)
 

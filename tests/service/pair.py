@@ -63,6 +63,11 @@ class Node(Server):
         self._reader.join(60)
         return super().ended()
 
+    def said_lines(self) -> list[dict[str, Any]]:
+        """The lines on stderr that are JSON: the last may be a plain sentence."""
+        lines = self.errors().splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
     def _read(self, process: Any) -> None:
         for line in process.stdout:
             word, self.url = line.split()

@@ -61,15 +61,18 @@ class Postgres:
         folder = postgresql()
         assert folder is not None
         own = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
-        done = subprocess.run(
-            [*own, str(folder / program), *options],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=_STARTED,
-            cwd=self.data.parent,
-            check=check,
-        )
+        with (self.data.parent / "commands.log").open("w+") as log:
+            done = subprocess.run(
+                [*own, str(folder / program), *options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                timeout=_STARTED,
+                cwd=self.data.parent,
+                check=False,
+            )
+            log.seek(0)
+            assert not (check and done.returncode), log.read()[-2000:]
         return done.returncode
 
     def create(self) -> Self:
