@@ -223,6 +223,7 @@ class PostgresStore:
         self.bases = {}
         self.resent = 0  # rows whose first answer was lost, and which were there
         self._last = Last()
+        self._size = 0  # as it was read last
         self._failing = False  # whether the last row could not be written
         self._base: Connection | None = None
         self._connected()
@@ -527,6 +528,20 @@ class PostgresStore:
         """The points that are kept, in order."""
         query = "SELECT clock, point FROM history WHERE model = %s ORDER BY clock"
         return [(clock, point) for clock, point in self._read(query, (model,))]
+
+    @property
+    def row_count(self) -> int:
+        """How many rows there are."""
+        return self._last.seq - self.deleted
+
+    def size(self) -> int:
+        """Bytes of the tables with their indices; as before, while PostgreSQL does not answer."""
+        if not self._failing:
+            query = "SELECT sum(pg_total_relation_size(format('%%I.%%I', schemaname, tablename)))"
+            with suppress(StoreFailed):
+                query += " FROM pg_tables WHERE schemaname = %s"
+                self._size = int(self._read(query, (self.schema,))[0][0] or 0)
+        return self._size
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -146,13 +146,14 @@ def run(
                         return
                     store, metrics = standby.store, standby.metrics
                     service = _service(standby.config, store, *led, standby.close, None, metrics)
-                    service.core.arriving = standby.arriving
-                    service.core.on_fenced = server.stop
-                    fence = service.core.fence
+                    core = service.core
+                    core.arriving, core.unread = standby.arriving, standby.unread
+                    core.on_fenced = server.stop
+                    fence = core.fence
                     standby.on_lost = lambda why: loop.call_soon_threadsafe(fence, why)
                     await begin_service(service)
                     if standby.lost:
-                        service.core.fence(standby.lost)
+                        core.fence(standby.lost)
                     else:
                         ready(service)
                 except BaseException:

@@ -16,7 +16,7 @@ import psycopg
 from msgspec.structs import replace
 
 from fairwolfe.service import wire
-from fairwolfe.service.config import Config, bytes_of, seconds
+from fairwolfe.service.config import Config, Limits, bytes_of, seconds
 from fairwolfe.service.http import Request, Response
 from fairwolfe.service.keys import KeyRing
 from fairwolfe.service.model import Model
@@ -117,7 +117,7 @@ class Standby:
     def __init__(self, config: Config, address: str) -> None:
         self.config, self.metrics = config, Metrics()
         self.core = self
-        self.arriving = 0
+        self.arriving = self.unread = 0
         self.store = PostgresStore(config.state, config.schema)
         self.lease = Lease(self.store, seconds("lease", config.lease), address)
         self.leader = ""  # its address, where somebody leads
@@ -143,6 +143,11 @@ class Standby:
     async def answer(self, request: Request) -> Response:
         """That it is alive."""
         return Response(*wire.encode({"alive": True}, request.accept))
+
+    @property
+    def limits(self) -> Limits:
+        """Of connections, while it follows."""
+        return self.config.limits
 
     def reload(self, config: Config) -> None:
         """Take the keys and the limits of a configuration that was read again."""

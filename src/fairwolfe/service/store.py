@@ -154,6 +154,13 @@ class Store(Protocol):
     def history(self, model: int) -> list[tuple[float, bytes]]:
         """The points that are kept, in order."""
 
+    @property
+    def row_count(self) -> int:
+        """How many rows there are."""
+
+    def size(self) -> int:
+        """Bytes on the disk."""
+
     def close(self) -> None:
         """Let go of everything."""
 
