@@ -51,6 +51,14 @@ def browser() -> str | None:
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
 
 
+def postgresql() -> Path | None:
+    """The folder of initdb and pg_ctl, which Debian keeps off the PATH."""
+    found = shutil.which("initdb")
+    folders = [Path(found).resolve().parent] if found else []
+    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return next((folder for folder in folders if (folder / "initdb").exists()), None)
+
+
 def _tmpfs() -> bool:
     """Whether a small file system can be mounted."""
     if platform.system() != "Linux" or os.geteuid() != 0:
@@ -154,6 +162,10 @@ CAPABILITIES = {
     ),
     "playwright": Capability(_module("playwright"), "Install playwright (make setup)."),
     "openpyxl": Capability(_module("openpyxl"), "Install openpyxl (make setup)."),
+    "postgresql": Capability(
+        lambda: postgresql() is not None and find_spec("psycopg") is not None,
+        "Install PostgreSQL (apt install postgresql) and psycopg (make setup).",
+    ),
     "python 3.11": _interpreter("3.11"),
     "python 3.12": _interpreter("3.12"),
     "python 3.13": _interpreter("3.13"),

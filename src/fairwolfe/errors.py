@@ -38,7 +38,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
         "pooch",
         "pyarrow",
     ),
-    "serve": ("apsw", "httptools", "prometheus-client", "uvloop"),
+    "serve": ("apsw", "httptools", "prometheus-client", "psycopg", "uvloop"),
     "integrations": (
         "aiohttp",
         "gymnasium",

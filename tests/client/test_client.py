@@ -275,3 +275,24 @@ def test_an_answer_that_is_not_of_the_service_is_named(
     handler.moods[:] = [(200, {})]
     with connected(kind, address) as client, pytest.raises(Unavailable, match="is the address"):
         client.add_items("front", {"a": [0.1]})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_next_address_is_asked_where_one_does_not_answer(kind: str, tmp_path: Path) -> None:
+    with (
+        Server(tmp_path, config("60 s")) as server,
+        connected(kind, ["http://127.0.0.1:9/", server.url]) as client,
+    ):
+        assert repr(client) == f"{kind}({['http://127.0.0.1:9', server.url]!r})"
+        decided = client.decide("router", arms=ARMS)
+        assert client.feedback(decided, {"clicks": 1}) == "joined"
+        assert client._transport.endpoint.current.text == server.url  # and stays the one
+        with client.buffer() as buffer:
+            buffer.feedback(decided, {"minutes": 2})
+        assert client.decision("router", decided.id)["rewards"] == {"clicks": 1.0, "minutes": 2.0}
+
+
+@pytest.mark.parametrize("addresses", [[], ["http://127.0.0.1:8710", "127.0.0.1:8711"]])
+def test_every_address_is_checked(addresses: list[str]) -> None:
+    with pytest.raises(InvalidInput, match="address"):
+        Client(addresses)

@@ -7,7 +7,6 @@ It knows the words of the log and how to average; it uses neither models nor age
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from fairwolfe.service.events import (
@@ -18,7 +17,7 @@ from fairwolfe.service.events import (
     Started,
     decode,
 )
-from fairwolfe.service.store import SQLiteStore
+from fairwolfe.service.store import Store
 from tests.service.crowd import Event
 
 REWARDS = ("clicks", "minutes")
@@ -35,36 +34,32 @@ class Log(NamedTuple):
     closed: int
 
 
-def read_log(folder: Path) -> Log:
+def read_log(store: Store) -> Log:
     """The log of the first model, row by row."""
-    store = SQLiteStore(folder)
-    try:
-        actions: dict[int, Any] = {}
-        requests: dict[str, list[int]] = defaultdict(list)
-        cells: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-        closed = 0
-        for row in store.rows(0):
-            for event in decode(row.payload):
-                if isinstance(event, Started) or event.model != 0:
-                    continue
-                match event:
-                    case DecisionsMade(made=made, requests=asked):
-                        first = len(actions)
-                        actions |= enumerate(made.actions.tolist(), first)
-                        for place, id, _ in asked:
-                            requests[id].append(first + place)
-                    case FeedbackReceived():
-                        for (entry, _, reward), value in zip(
-                            event.cells.tolist(), event.values.tolist(), strict=True
-                        ):
-                            cells[int(event.numbers[entry])][reward].append(value)
-                    case Closed(upto=upto):
-                        closed = upto
-                    case Applied():
-                        raise AssertionError("the crowd plays a model that applies at the close")
-        return Log(f"{store.token}-0", actions, requests, cells, closed)
-    finally:
-        store.close()
+    actions: dict[int, Any] = {}
+    requests: dict[str, list[int]] = defaultdict(list)
+    cells: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    closed = 0
+    for row in store.rows(0):
+        for event in decode(row.payload):
+            if isinstance(event, Started) or event.model != 0:
+                continue
+            match event:
+                case DecisionsMade(made=made, requests=asked):
+                    first = len(actions)
+                    actions |= enumerate(made.actions.tolist(), first)
+                    for place, id, _ in asked:
+                        requests[id].append(first + place)
+                case FeedbackReceived():
+                    for (entry, _, reward), value in zip(
+                        event.cells.tolist(), event.values.tolist(), strict=True
+                    ):
+                        cells[int(event.numbers[entry])][reward].append(value)
+                case Closed(upto=upto):
+                    closed = upto
+                case Applied():
+                    raise AssertionError("the crowd plays a model that applies at the close")
+    return Log(f"{store.token}-0", actions, requests, cells, closed)
 
 
 def violations(history: list[Event], log: Log, final: dict[str, Any]) -> list[str]:

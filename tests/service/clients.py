@@ -61,7 +61,7 @@ class Awaited:
 
 
 @contextmanager
-def connected(kind: str, address: str, *key: str, **options: Any) -> Iterator[Any]:
+def connected(kind: str, address: str | list[str], *key: str, **options: Any) -> Iterator[Any]:
     """A client of a kind, in its `with` block."""
     if kind == "Client":
         with Client(address, *key, **options) as client:

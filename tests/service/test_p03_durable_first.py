@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fairwolfe.service.store import StoreFailed
+from fairwolfe.service.store import SQLiteStore, StoreFailed
 from fairwolfe.service.wire import Refused
 from tests.service.checker import read_log
 from tests.service.inside import Inside, MemoryStore
@@ -40,7 +41,8 @@ def test_a_killed_server_has_every_decision_that_it_told(tmp_path: Path) -> None
                 answer = server.post("/v1/models/router/decide", ask)
                 told.append((answer["id"], answer["arm"]))
             server.kill()
-            log = read_log(server.state)
+            with closing(SQLiteStore(server.state)) as store:
+                log = read_log(store)
             for id, arm in told:
                 assert log.actions[int(id.rpartition("-")[2])] == arm
             server.start()

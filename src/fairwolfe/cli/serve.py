@@ -21,8 +21,9 @@ def serve(file: Path | None, listen: str | None, demo: bool) -> None:
     """Serve decisions by HTTP.
 
     Every acknowledged answer is durable and counts once. The first line on stdout is `ready
-    http://HOST:PORT`. Ends with exit code 0 at SIGTERM, 2 if it cannot start, and 74 if the disk
-    fails. SIGHUP: keys and limits of the file are read again.
+    http://HOST:PORT`; where another process leads, `follows http://HOST:PORT` comes before it. Ends
+    with exit code 0 at SIGTERM, 2 if it cannot start, 74 if the disk or the database fails, and 75
+    if another process leads by now. SIGHUP: keys and limits of the file are read again.
     """
     if demo == (file is not None):
         raise InvalidInput("give the TOML file of a configuration, or --demo, and not both")
@@ -34,14 +35,14 @@ def serve(file: Path | None, listen: str | None, demo: bool) -> None:
         return
     from fairwolfe.service.config import read
     from fairwolfe.service.serve import run
-    from fairwolfe.service.store import DISK_FAILED, StoreFailed
+    from fairwolfe.service.store import DISK_FAILED, FENCED, Fenced, StoreFailed
 
     assert file is not None
     try:
         run(read(file, listen), read_again=partial(read, file, listen))
     except StoreFailed as error:
         click.echo(f"Error: {error}", err=True)
-        raise SystemExit(DISK_FAILED) from error
+        raise SystemExit(FENCED if isinstance(error, Fenced) else DISK_FAILED) from error
 
 
 @click.group(epilog="Example: fairwolfe keys new web --scope decide --scope feedback")

@@ -31,6 +31,12 @@ class AsyncTransport:
 
     async def attempt(self, call: Call[Any], seconds: float) -> steps.Reply:
         """One attempt."""
+        address = self.endpoint.current
+        return self.endpoint.hear(address, await self._attempt(address, call, seconds))
+
+    async def _attempt(
+        self, address: steps.Address, call: Call[Any], seconds: float
+    ) -> steps.Reply:
         import aiohttp
         from yarl import URL
 
@@ -43,7 +49,7 @@ class AsyncTransport:
         try:
             async with self._session.request(
                 call.method,
-                URL(self.endpoint.address + call.path, encoded=True),
+                URL(address.text + call.path, encoded=True),
                 data=call.body,
                 headers=call.headers,
                 timeout=limits,

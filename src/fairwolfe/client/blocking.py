@@ -30,18 +30,22 @@ class Transport:
 
     def renew(self) -> None:
         """Begin without connections: those of a parent process are not ours to use."""
-        self._idle: list[http.client.HTTPConnection] = []
+        self._idle: dict[steps.Address, list[http.client.HTTPConnection]] = {}
         self._lock = threading.Lock()
 
     def attempt(self, call: Call[Any], seconds: float) -> steps.Reply:
         """One attempt."""
-        connection = self._connection()
+        address = self.endpoint.current
+        return self.endpoint.hear(address, self._attempt(address, call, seconds))
+
+    def _attempt(self, address: steps.Address, call: Call[Any], seconds: float) -> steps.Reply:
+        connection = self._connection(address)
         connection.timeout = min(self.endpoint.timeout, seconds)
         if connection.sock is not None:
             connection.sock.settimeout(connection.timeout)
         try:
             headers = {**self.endpoint.headers, **call.headers}
-            path = self.endpoint.prefix + call.path
+            path = address.prefix + call.path
             connection.request(call.method, path, body=call.body, headers=headers)
             response = connection.getresponse()
             body = response.read()
@@ -52,23 +56,23 @@ class Transport:
             connection.close()
             raise
         with self._lock:
-            self._idle.append(connection)
+            self._idle.setdefault(address, []).append(connection)
         return steps.Reply(response.status, response.getheader("retry-after"), body)
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def _connection(self, address: steps.Address) -> http.client.HTTPConnection:
         with self._lock:
-            if self._idle:
-                return self._idle.pop()
-        end = self.endpoint
-        kind = http.client.HTTPSConnection if end.secure else http.client.HTTPConnection
-        return kind(end.host, end.port, timeout=end.timeout)
+            if idle := self._idle.get(address):
+                return idle.pop()
+        kind = http.client.HTTPSConnection if address.secure else http.client.HTTPConnection
+        return kind(address.host, address.port, timeout=self.endpoint.timeout)
 
     def close(self) -> None:
         """Close the connections that nobody uses now."""
         with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+            idle, self._idle = self._idle, {}
+        for connections in idle.values():
+            for connection in connections:
+                connection.close()
 
 
 def _running(steps: Callable[..., steps.Steps[T]]) -> Callable[..., T]:
@@ -143,7 +147,7 @@ class Client(Blocking, steps.ClientMethods):
 
     Parameters
     ----------
-    address: such as "http://127.0.0.1:8710"
+    address: such as "http://127.0.0.1:8710", or several where a standby may take over
     key: that `fairwolfe keys new` printed, where the service has keys
     deadline: seconds for one call, with all that is tried again
     timeout: seconds for one attempt in which nothing arrives

@@ -239,7 +239,7 @@ class BufferMethods(Connected):
         self._urgent = 0  # how many wait for entries to leave
 
     def __repr__(self) -> str:
-        address = self._transport.endpoint.address
+        address = self._transport.endpoint.shown
         return f"{type(self).__name__}({address!r}, waiting={self.waiting})"
 
     @property

@@ -12,7 +12,7 @@ import inspect
 import random
 import re
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -51,26 +51,61 @@ _ERRORS: dict[int, type[errors.FairwolfeError]] = {
 }
 
 
-class Endpoint:
-    """The address of a service, the headers of every request, and the time limits."""
+class Address(NamedTuple):
+    """Where a process of the service is: the address as given, and its parts."""
 
-    def __init__(self, address: str, key: str | None, deadline: float, timeout: float) -> None:
-        parts = urlsplit(address)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-            raise errors.InvalidInput(
-                f"the address is {address!r:.80}; give one such as http://127.0.0.1:8710"
-            )
+    text: str
+    secure: bool
+    host: str
+    port: int | None
+    prefix: str
+
+
+class Endpoint:
+    """The addresses of a service, the headers of every request, and the time limits.
+
+    One address is used until it does not answer, or says that another process leads; then the next.
+    """
+
+    def __init__(
+        self, address: str | Sequence[str], key: str | None, deadline: float, timeout: float
+    ) -> None:
+        listed = [address] if isinstance(address, str) else list(address)
+        self.addresses = tuple(_address(one) for one in listed)
+        if not self.addresses:
+            raise errors.InvalidInput("the addresses are an empty list; give one at least")
         if not (deadline > 0.0 and timeout > 0.0):
             raise errors.InvalidInput(
                 f"deadline is {deadline!r} and timeout {timeout!r}; give positive seconds"
             )
-        self.address = address.rstrip("/")
-        self.secure, self.host, self.port = parts.scheme == "https", parts.hostname, parts.port
-        self.prefix = parts.path.rstrip("/")
+        self.current = self.addresses[0]
         self.deadline, self.timeout = deadline, timeout
         self.headers = {"content-type": TYPE, "accept": TYPE}
         if key is not None:
             self.headers["authorization"] = f"Bearer {key}"
+
+    @property
+    def shown(self) -> str | list[str]:
+        """The address, or all of them."""
+        every = [one.text for one in self.addresses]
+        return every[0] if len(every) == 1 else every
+
+    def hear(self, tried: Address, reply: Reply) -> Reply:
+        """Use the next address from now on, where this one is not that of the leader."""
+        if reply.elsewhere and tried is self.current:
+            place = self.addresses.index(tried) + 1
+            self.current = self.addresses[place % len(self.addresses)]
+        return reply
+
+
+def _address(text: str) -> Address:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+        raise errors.InvalidInput(
+            f"the address is {text!r:.80}; give one such as http://127.0.0.1:8710"
+        )
+    secure, prefix = parts.scheme == "https", parts.path.rstrip("/")
+    return Address(text.rstrip("/"), secure, parts.hostname, parts.port, prefix)
 
 
 class Reply(NamedTuple):
@@ -93,6 +128,13 @@ class Reply(NamedTuple):
         """Seconds that the service asks to wait."""
         text = self.retry_after or ""
         return float(text) if text.isdecimal() else 0.0
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether another address of the service may answer."""
+        if self.status == 503:
+            return self.value("error") == "not_leading"
+        return self.status == 0
 
     @property
     def fine(self) -> bool:
@@ -147,7 +189,8 @@ class Backoff:
 
     def pause(self, reply: Reply) -> float:
         """Seconds to wait after a reply."""
-        pause = reply.after + random.uniform(0.0, self._longest)
+        after = 0.0 if reply.elsewhere else reply.after
+        pause = after + random.uniform(0.0, self._longest)
         self._longest = min(2.0 * self._longest, _LONGEST_PAUSE)
         return pause
 
@@ -181,7 +224,7 @@ def attempts(call: Call[T], endpoint: Endpoint) -> Steps[T]:
     >>> 1.0 <= steps.send(Reply(429, "1", b"")).seconds <= 1.05
     True
     """
-    what = f"{call.method} {endpoint.address}{call.path}"
+    what = f"{call.method} {endpoint.current.text}{call.path}"
     end = time.monotonic() + endpoint.deadline
     backoff = Backoff()
     while True:
@@ -269,13 +312,18 @@ class ClientMethods(Connected):
     _transport_type: type[Any]
 
     def __init__(
-        self, address: str, key: str | None = None, *, deadline: float = 30.0, timeout: float = 10.0
+        self,
+        address: str | Sequence[str],
+        key: str | None = None,
+        *,
+        deadline: float = 30.0,
+        timeout: float = 10.0,
     ) -> None:
         self._transport = self._transport_type(Endpoint(address, key, deadline, timeout))
         self._buffers: list[Any] = []
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._transport.endpoint.address!r})"
+        return f"{type(self).__name__}({self._transport.endpoint.shown!r})"
 
     decide = request(calls.decide)
     decide_many = request(calls.decide_many)

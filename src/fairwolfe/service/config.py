@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
@@ -32,6 +33,9 @@ _SECONDS |= {"minutes": 60.0, "hours": 3600.0, "days": 86400.0, "weeks": 7 * 864
 _SECONDS |= {"minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 7 * 86400.0}
 _BYTES = {"B": 1, "kB": 1000, "KiB": 1024, "MB": 1000**2, "MiB": 1024**2}
 _LONGEST_WINDOW = 400 * 86400.0
+_POSTGRES = ("postgresql://", "postgres://")
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_LEASES = (0.5, 60.0)  # seconds
 _MOST_KEYS = 256  # the log names the key of a decision by a byte
 
 T = TypeVar("T")
@@ -101,18 +105,30 @@ class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A service."""
 
-    state: str
+    state: str  # a folder, or postgresql://USER@HOST/DATABASE
     models: dict[str, ModelConfig]
     listen: str = "127.0.0.1:8710"
     keys: tuple[Key, ...] = ()
     limits: Limits = Limits()
     hosts: tuple[str, ...] = ()  # names of a service without keys, besides localhost
     tls: Tls | None = None  # serve https
+    schema: str = "fairwolfe"  # of the log in PostgreSQL
+    lease: str = "2 s"  # without a sign of the leader, another process leads
     folder: str = "."  # of the file: paths are relative to it
 
     def path(self, name: str) -> Path:
         """A path of the configuration."""
         return Path(self.folder) / Path(name).expanduser()
+
+    @property
+    def shared(self) -> bool:
+        """Whether the log is in PostgreSQL, where other processes can follow it."""
+        return self.state.startswith(_POSTGRES)
+
+    @property
+    def log(self) -> str:
+        """Where the log is, for people."""
+        return place_of(self.state) if self.shared else str(self.path(self.state))
 
     @property
     def address(self) -> tuple[str, int]:
@@ -225,6 +241,7 @@ def _checked(table: dict[str, Any], folder: str) -> Config:
                 "fits both"
             )
     config = _convert({**table, "folder": folder}, Config)
+    _check_state(config, table)
     _check_numbers(config)
     if config.public and not config.keys:
         raise InvalidInput(
@@ -234,6 +251,41 @@ def _checked(table: dict[str, Any], folder: str) -> Config:
     for name in config.models:
         setup(config, name)
     return config
+
+
+def place_of(url: str) -> str:
+    """A database for people to read: without parameters.
+
+    >>> place_of("postgresql://shop@db1,db2/shop?sslmode=verify-full")
+    'postgresql://shop@db1,db2/shop'
+    """
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
+
+
+def _check_state(config: Config, table: dict[str, Any]) -> None:
+    """Nothing here repeats the address: it may hold a password."""
+    if not config.shared:
+        for name in ("schema", "lease"):
+            if name in table:
+                raise InvalidInput(
+                    f"{name} is for a log in PostgreSQL, and state is a folder; leave it out, or "
+                    'give state = "postgresql://USER@HOST/DATABASE"'
+                )
+        return
+    parts = urlsplit(config.state)
+    if parts.password is not None or "password" in parts.query.lower():
+        raise InvalidInput(
+            "state holds a password; leave it out, and give it in the environment variable "
+            "PGPASSWORD, or in a file that PGPASSFILE names"
+        )
+    if not _SCHEMA.fullmatch(config.schema):
+        raise InvalidInput(
+            f"schema is {config.schema!r:.80}; give small letters, digits and _, at most 63"
+        )
+    low, high = _LEASES
+    if not low <= seconds("lease", config.lease) <= high:
+        raise InvalidInput(f"lease is {config.lease!r}; give from {low:g} s to {high:g} s")
 
 
 def _check_numbers(config: Config) -> None:

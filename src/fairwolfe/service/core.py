@@ -51,7 +51,17 @@ from fairwolfe.service.join import (
 )
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import apply_event, write_snapshots
-from fairwolfe.service.store import DISK_FAILED, Outcomes, Row, Span, SQLiteStore, SyncFailed
+from fairwolfe.service.store import (
+    DISK_FAILED,
+    Fenced,
+    Outcomes,
+    Row,
+    Span,
+    Store,
+    StoreFailed,
+    SyncFailed,
+    Unconfirmed,
+)
 from fairwolfe.service.telemetry import Metrics, log_event, log_stopped
 from fairwolfe.service.watch import Recent
 
@@ -217,7 +227,7 @@ class Core:
 
     def __init__(
         self,
-        store: SQLiteStore,
+        store: Store,
         models: dict[str, Model],
         windows: dict[str, tuple[float, ...]],
         limits: Limits | None = None,
@@ -232,6 +242,9 @@ class Core:
         self.seq, at = store.last()
         self.clock.start(at)
         self.failing = ""  # why the store cannot be written, while it cannot
+        self._unconfirmed = False  # and whether the last row may be written all the same
+        self.fenced = ""  # why this process leads no more: it acknowledges nothing from then on
+        self.on_fenced: Callable[[], None] = lambda: None
         self.weight = 0  # bytes of the bodies that wait
         self.arriving = 0  # bytes that connections hold: parts of requests, answers not read
         self.unread = 0  # those of answers
@@ -267,6 +280,7 @@ class Core:
         there is nothing to change. A new objective is tried before, while others are served.
         """
         model = self.model(name)
+        self._check_leading()
         _usable(model)
         event = change()
         if event is None:  # it is so already
@@ -284,6 +298,7 @@ class Core:
     def submit(self, work: Work) -> None:
         """Have some work done with the next group; Refused where it cannot be."""
         model = work.model
+        self._check_leading()
         _usable(model)
         if work.requests and model.agent is None:
             text = f"model {model.name!r} has {len(model.early)} items and shows {model.n_slots}"
@@ -335,6 +350,8 @@ class Core:
             records += len(work.requests) + len(work.entries) + 1
         if not works and not changes:
             return
+        if self.fenced:
+            return _fail_all(works + changes, self._failure())
         try:
             self._group(works)
             for work in changes:
@@ -344,6 +361,7 @@ class Core:
             _fail_all(works + changes, error)
         if self._unsnapped >= _SNAPSHOT_RECORDS:
             self._snapshot_some()
+        return None
 
     def _group(self, works: list[Work]) -> None:
         draft = Draft()
@@ -377,7 +395,24 @@ class Core:
         return None
 
     def _failure(self) -> wire.Refused:
-        return wire.Refused(503, "not_durable", f"{self.failing}; nothing changed", None, _RETRY)
+        if self.fenced:
+            return wire.not_leading(self.fenced)
+        what = "nothing changed"
+        if self._unconfirmed:
+            what = "it may or may not be stored: repeat it, with the same request_id"
+        return wire.Refused(503, "not_durable", f"{self.failing}; {what}", None, _RETRY)
+
+    def _check_leading(self) -> None:
+        if self.fenced:
+            raise wire.not_leading(self.fenced)
+
+    def fence(self, reason: str) -> None:
+        """Another process leads: acknowledge nothing from now on, and end."""
+        if not self.fenced:
+            self.fenced = reason
+            words = "this process leads no more, so it ends"
+            log_event("fenced", words, logging.CRITICAL, reason=reason, seq=self.seq)
+            self.on_fenced()
 
     def _commit(
         self,
@@ -394,10 +429,11 @@ class Core:
             self.seq = self.store.append(clock, payload, spans, outcomes)
         except FairwolfeError as error:
             self._note_failure(error)
-            if not self.failing:
+            if not self.failing and not self.fenced:
                 words = "the log cannot be written"
                 log_event("log_failing", words, logging.ERROR, reason=str(error))
             self.failing, self._patient = str(error), clock + _PATIENCE
+            self._unconfirmed = isinstance(error, Unconfirmed)
             return False
         synced = time.perf_counter()
         self.metrics.commits.note(synced - began)
@@ -418,6 +454,8 @@ class Core:
         success all the same. A start reads the log again, and syncs what it finds.
         """
         self.metrics.unwritten += 1
+        if isinstance(error, Fenced):
+            self.fence(str(error))
         if isinstance(error, SyncFailed):
             words = "a sync failed, so the service ends; requests under way get no answer"
             log_event("sync_failed", words, logging.CRITICAL, reason=str(error))
@@ -640,6 +678,8 @@ class Core:
         """Advance the clock, close what is due, write the clock where nothing else does, keep
         snapshots and history.
         """
+        if self.fenced:
+            return
         self.clock.tick(not self.failing)
         clock = self.clock.now()
         # What is due was due some ticks ago. The event loop has read its sockets several times
@@ -695,6 +735,8 @@ class Core:
         """See `Ring.due`; a model whose log cannot be read back is stopped."""
         try:
             return model.ring.due(clock, window, _CLOSES, stage)
+        except StoreFailed:  # it may be read again later
+            return 0
         except FairwolfeError as error:
             model.stopped = f"model {model.name!r} is stopped: {error}; start the service again"
             log_stopped(model, error, self.seq)

@@ -33,6 +33,7 @@ from fairwolfe.service.wire import Refused, too_large
 
 if TYPE_CHECKING:
     from fairwolfe.service.routes import HotEndpoint, Service
+    from fairwolfe.service.standby import Standby
 
 
 logger = logging.getLogger("fairwolfe.service")
@@ -711,7 +712,7 @@ class Server:
 
     def __init__(
         self,
-        service: Service,
+        service: Service | Standby,
         hosts: frozenset[str] | None,
         tls: ssl.SSLContext | None = None,
         idle: float = 30.0,

@@ -25,7 +25,7 @@ from fairwolfe.service.events import (
     size,
 )
 from fairwolfe.service.model import Model
-from fairwolfe.service.store import Later, Snapshot, SQLiteStore
+from fairwolfe.service.store import Later, Snapshot, Store
 from fairwolfe.service.telemetry import log_event, log_stopped
 
 
@@ -44,7 +44,7 @@ Before = Callable[[int, list[Event], dict[int, Model]], None]
 """Called before a row is applied: its seq, its events, and the models as they are by then."""
 
 
-def recover(store: SQLiteStore) -> Recovered:
+def recover(store: Store) -> Recovered:
     """The models of a log, each from its newest good snapshot on."""
     models: dict[int, Model] = {}
     starts: dict[int, int] = {}
@@ -53,7 +53,7 @@ def recover(store: SQLiteStore) -> Recovered:
     return _folded(store, models, starts)
 
 
-def _newest(store: SQLiteStore, number: int, begun: _Begun) -> tuple[Model, int]:
+def _newest(store: Store, number: int, begun: _Begun) -> tuple[Model, int]:
     """A model by its newest good snapshot, or as it began, and the row after which it goes on."""
     for place, (seq, data) in enumerate(store.snapshots(number)):
         why = "its SHA-256 does not fit"
@@ -73,7 +73,7 @@ def _newest(store: SQLiteStore, number: int, begun: _Begun) -> tuple[Model, int]
     return begun.model(store, number), begun.seq - 1
 
 
-def replay(store: SQLiteStore, until: int | None = None, before: Before | None = None) -> Recovered:
+def replay(store: Store, until: int | None = None, before: Before | None = None) -> Recovered:
     """The models of a log from its first row on, up to a row: for audits.
 
     Where rows were deleted after an export, from the snapshots on which the log rests since.
@@ -110,14 +110,19 @@ class _Begun(NamedTuple):
     seq: int
     clock: float
 
-    def model(self, store: SQLiteStore, number: int) -> Model:
+    @classmethod
+    def of(cls, event: Started, seq: int, clock: float) -> _Begun:
+        """What the row says."""
+        return cls(msgspec.json.decode(event.setup, type=Setup), seq, clock)
+
+    def model(self, store: Store, number: int) -> Model:
         """The model before anything came."""
         model = Model(number, store.token, self.setup, store)
         model.since = (self.seq, self.clock)
         return model
 
 
-def _begun(store: SQLiteStore) -> dict[int, _Begun]:
+def _begun(store: Store) -> dict[int, _Begun]:
     """How the models that the log names began."""
     begun: dict[int, _Begun] = {}
     starts = store.starts()
@@ -125,16 +130,20 @@ def _begun(store: SQLiteStore) -> dict[int, _Begun]:
     for seq, clock, payload in rows.values():
         for event in decode(payload):
             if isinstance(event, Started):
-                settings = msgspec.json.decode(event.setup, type=Setup)
-                begun[event.model] = _Begun(settings, seq, clock)
+                begun[event.model] = _Begun.of(event, seq, clock)
     for number, row in starts.items():
         if number not in begun:
             raise IncompatibleState(f"row {row.seq} of the log should begin model {number}")
     return {number: begun[number] for number in starts}
 
 
+def follow(store: Store, models: dict[int, Model]) -> int:
+    """Apply the rows that another process has written since; how many records."""
+    return _folded(store, models, dict.fromkeys(models, store.last()[0])).records
+
+
 def _folded(
-    store: SQLiteStore,
+    store: Store,
     models: dict[int, Model],
     starts: dict[int, int],
     until: int | None = None,
@@ -148,8 +157,12 @@ def _folded(
         events: list[Event] = []
         for event in decode(payload):
             if event.model not in models:
-                raise IncompatibleState(f"row {seq} of the log is of a model that never began")
-            if not isinstance(event, Started) and seq > starts[event.model]:
+                if not isinstance(event, Started):
+                    raise IncompatibleState(f"row {seq} of the log is of a model that never began")
+                start = _Begun.of(event, seq, clock)  # written while this log was read
+                models[event.model] = start.model(store, event.model)
+                starts[event.model] = seq - 1
+            elif not isinstance(event, Started) and seq > starts[event.model]:
                 events.append(event)
         if before is not None:
             before(seq, events, models)
@@ -159,7 +172,7 @@ def _folded(
 
 
 def write_snapshots(
-    store: SQLiteStore, seq: int, models: Iterable[Model], changed: Iterable[Model]
+    store: Store, seq: int, models: Iterable[Model], changed: Iterable[Model]
 ) -> list[Model]:
     """Keep the states of models after a row, in one transaction; these models. changed: all models
     of the log that have changed since their snapshots.
@@ -202,7 +215,7 @@ def apply_event(model: Model, event: Event, seq: int, clock: float, advice: str 
 
 
 def begin(
-    store: SQLiteStore, config: Config, existing: dict[int, Model], clock: float
+    store: Store, config: Config, existing: dict[int, Model], clock: float
 ) -> dict[str, Model]:
     """The models of the configuration by name: new ones begin, changed ones raise an error.
 

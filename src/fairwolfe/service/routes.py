@@ -32,6 +32,7 @@ from fairwolfe.service.http import ANYONE, OPEN, Request, Response, Route
 from fairwolfe.service.keys import KeyRing, Sessions
 from fairwolfe.service.model import Model, read_objective
 from fairwolfe.service.page import number_in
+from fairwolfe.service.store import SQLiteStore
 from fairwolfe.service.telemetry import log_change, log_event, metrics_text
 from fairwolfe.service.trial import try_objective
 from fairwolfe.service.watch import Broadcast
@@ -523,7 +524,8 @@ async def _healthz(service: Service, request: Request) -> Any:
 async def _readyz(service: Service, request: Request) -> Any:
     core = service.core
     stopped = [model.stopped for model in service.models_of(request) if model.stopped]
-    why = core.failing or ("it is ending" if service.ending else "") or " ".join(stopped)
+    why = core.fenced or core.failing or ("it is ending" if service.ending else "")
+    why = why or " ".join(stopped)
     if why:
         raise Refused(503, "not_ready", why, retry_after=1.0)
     return {"ready": True, "replayed": core.metrics.replayed}
@@ -546,7 +548,10 @@ async def _snapshot(service: Service, request: Request) -> Any:
 
 
 async def _backup(service: Service, request: Request) -> Any:
-    store: Any = service.core.store
+    store = service.core.store
+    if not isinstance(store, SQLiteStore):
+        text = "the log is in PostgreSQL: use pg_basebackup, or the backups of your provider"
+        raise Refused(409, "in_postgresql", text)
     handle, name = tempfile.mkstemp(prefix="backup-", suffix=".sqlite", dir=store.folder)
     os.close(handle)
     path = Path(name)

@@ -12,39 +12,59 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import partial
+from typing import TYPE_CHECKING
 
 from fairwolfe import __version__
 from fairwolfe.errors import FairwolfeError, InvalidInput
 from fairwolfe.service.config import Config, windows_of
 from fairwolfe.service.core import Clock, Core
 from fairwolfe.service.http import BACKLOG, Server
-from fairwolfe.service.recovery import begin, recover
+from fairwolfe.service.model import Model
+from fairwolfe.service.recovery import Recovered, begin, recover
 from fairwolfe.service.routes import Service
-from fairwolfe.service.store import SQLiteStore
+from fairwolfe.service.store import Fenced, SQLiteStore, Store
 from fairwolfe.service.telemetry import Metrics, log_event, write_as_json
+
+if TYPE_CHECKING:
+    from fairwolfe.service.standby import Standby
 
 _GRACE = 10  # seconds for requests under way, at the end
 _IDLE = 30  # seconds without a request
 _SPARE_FILES = 64  # besides the connections
+_ANY_HOST = ("0.0.0.0", "::")
 
 
 def open_service(config: Config, clock: Clock | None = None) -> Service:
-    """A service that is ready: its log is read."""
+    """A service with its log in a state folder, ready: the log is read."""
     store = SQLiteStore(config.path(config.state))
     try:
-        recovery = recover(store)
-        models = begin(store, config, recovery.models, store.last()[1])
-        metrics = Metrics(replayed=recovery.records)
-        others = recovery.others(models)
-        core = Core(store, models, windows_of(config), config.limits, clock, metrics, others)
+        found = recover(store)
+        models = begin(store, config, found.models, store.last()[1])
+        return _service(config, store, found, models, store.close, clock)
     except BaseException:
         store.close()
         raise
 
+
+def _service(
+    config: Config,
+    store: Store,
+    found: Recovered,
+    models: dict[str, Model],
+    close: Callable[[], None],
+    clock: Clock | None = None,
+    metrics: Metrics | None = None,
+) -> Service:
+    metrics = metrics or Metrics()
+    metrics.replayed, others = found.records, found.others(models)
+    core = Core(store, models, windows_of(config), config.limits, clock, metrics, others)
+
     def end() -> None:
-        core.snapshot()
-        store.close()
+        if not core.fenced:
+            core.snapshot()
+        close()
 
     return Service(core, config, end)
 
@@ -54,7 +74,7 @@ def run(
     on_ready: Callable[[str, Service], None] | None = None,
     read_again: Callable[[], Config] | None = None,
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C.
+    """Serve until SIGTERM or Ctrl-C; Fenced where another process leads by now.
 
     on_ready: called with the address once it answers
     read_again: reads the configuration at SIGHUP, for its keys and limits
@@ -63,24 +83,24 @@ def run(
 
     write_as_json()
     began = time.monotonic()
-    names, state = list(config.models), str(config.path(config.state))
+    names = list(config.models)
     words = f"fairwolfe {__version__} starts"
-    log_event("start", words, version=__version__, pid=os.getpid(), models=names, state=state)
+    log_event("start", words, version=__version__, pid=os.getpid(), models=names, state=config.log)
     tls = _certificate(config)
     _allow_files(config.limits.connections)
-    service = open_service(config)
-    gc.collect()
-    gc.freeze()  # what is there by now stays: it is not searched again while requests are served
+    opened = None if config.shared else open_service(config)
     try:
         listener = _bind(*config.address)
     except BaseException:
-        service.core.store.close()
+        if opened is not None:
+            opened.core.store.close()
         raise
     host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    address = f"{'http' if tls is None else 'https'}://{shown}:{port}"
+    scheme = "http" if tls is None else "https"
+    address = f"{scheme}://{_shown(host)}:{port}"
+    fenced, rows = "", 0
 
-    def ready() -> None:
+    def ready(service: Service) -> None:
         took = round(time.monotonic() - began, 3)
         replayed = service.core.metrics.replayed
         words = f"ready after {took:.1f} s, {replayed} records were replayed"
@@ -90,32 +110,89 @@ def run(
             on_ready(address, service)
 
     async def serve() -> None:
+        nonlocal fenced, rows
         hosts = None if config.keys else frozenset({*config.hosts, config.address[0]})
-        server = Server(service, hosts, tls, _IDLE, _GRACE)
         loop = asyncio.get_running_loop()
-        if threading.current_thread() is threading.main_thread():
-            for one in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(one, server.stop)
-            if read_again is not None:
-                again = partial(_reload, service, read_again, asyncio.Lock())
-                loop.add_signal_handler(signal.SIGHUP, lambda: server.spawn(again()))
-        async with service.running():
-            await server.serve(listener, ready)
+        async with AsyncExitStack() as stack:
+            first: Service | Standby
+            if opened is not None:
+                first = opened
+            else:
+                from fairwolfe.service.standby import Standby
+
+                public = socket.gethostname() if host in _ANY_HOST else host
+                first = Standby(config, f"{scheme}://{_shown(public)}:{port}")
+                stack.callback(first.close)
+            server = Server(first, hosts, tls, _IDLE, _GRACE)
+            if threading.current_thread() is threading.main_thread():
+                for one in (signal.SIGTERM, signal.SIGINT):
+                    loop.add_signal_handler(one, server.stop)
+                if read_again is not None:
+                    again = partial(_reload, server, read_again, asyncio.Lock())
+                    loop.add_signal_handler(signal.SIGHUP, lambda: server.spawn(again()))
+
+            async def begin_service(service: Service) -> None:
+                gc.collect()
+                gc.freeze()  # what is there by now stays, and is not searched again
+                server.service = service
+                await stack.enter_async_context(service.running())
+
+            async def take_over(standby: Standby) -> None:
+                try:
+                    led = await asyncio.to_thread(
+                        standby.lead, lambda: print(f"follows {address}", flush=True)
+                    )
+                    if led is None or server.ending:
+                        return
+                    store, metrics = standby.store, standby.metrics
+                    service = _service(standby.config, store, *led, standby.close, None, metrics)
+                    core = service.core
+                    core.arriving, core.unread = standby.arriving, standby.unread
+                    core.on_fenced = server.stop
+                    fence = core.fence
+                    standby.on_lost = lambda why: loop.call_soon_threadsafe(fence, why)
+                    await begin_service(service)
+                    if standby.lost:
+                        core.fence(standby.lost)
+                    else:
+                        ready(service)
+                except BaseException:
+                    server.stop()
+                    raise
+
+            if isinstance(first, Service):
+                await begin_service(first)
+                await server.serve(listener, partial(ready, first))
+            else:
+                tasks: list[asyncio.Task[None]] = []
+                await server.serve(
+                    listener, lambda: tasks.append(loop.create_task(take_over(first)))
+                )
+                await tasks[0]
+            if isinstance(server.service, Service):
+                fenced, rows = server.service.core.fenced, server.service.core.seq
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve())
     up = round(time.monotonic() - began, 3)
-    log_event("end", f"the service ends after {up:.1f} s", rows=service.core.seq, seconds=up)
+    log_event("end", f"the service ends after {up:.1f} s", rows=rows, seconds=up)
+    if fenced:
+        raise Fenced(fenced)
 
 
-async def _reload(service: Service, read_again: Callable[[], Config], one: asyncio.Lock) -> None:
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+async def _reload(server: Server, read_again: Callable[[], Config], one: asyncio.Lock) -> None:
     """Take the keys and the limits of the configuration as it is now; none of it where it has an
     error.
     """
     async with one:
         try:
-            service.reload(await asyncio.to_thread(read_again))
-            _allow_files(service.config.limits.connections)
+            read = await asyncio.to_thread(read_again)
+            server.service.reload(read)
+            _allow_files(server.service.config.limits.connections)
         except FairwolfeError as error:
             words = "the configuration was not read again, and all is as it was"
             log_event("reload_failed", words, logging.ERROR, reason=str(error))

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, Protocol
 from zlib import crc32
 
 import apsw
@@ -23,7 +23,9 @@ from fairwolfe.core.files import sync_folder, whole_file
 from fairwolfe.core.packing import pack, unpack
 from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput
 
-DISK_FAILED = 74  # exit code (EX_IOERR): unlike 2, a supervisor may start the service again
+# Exit codes: unlike after 2, a supervisor may start the service again.
+DISK_FAILED = 74  # EX_IOERR
+FENCED = 75  # EX_TEMPFAIL: another process leads
 
 
 class StoreFailed(FairwolfeError):
@@ -33,6 +35,16 @@ class StoreFailed(FairwolfeError):
 class SyncFailed(StoreFailed):
     """A sync failed. Whether the row will be there after a crash is unknown, and the system may
     report the next sync as done although it was not: the process has to end.
+    """
+
+
+class Unconfirmed(StoreFailed):
+    """Whether the row was written is unknown: its answer was lost, and nobody can be asked now."""
+
+
+class Fenced(StoreFailed):
+    """Another process leads by now, or the row that this one knows is gone. Nothing was written,
+    and nothing ever will be: the process has to read the log again.
     """
 
 
@@ -89,6 +101,70 @@ class PruneBase(NamedTuple):
     first: int
 
 
+class Store(Protocol):
+    """What a service asks of its log. Numbers of rows have no holes; `append` is durable when it
+    returns, or raises `StoreFailed` and has written nothing (`Unconfirmed`: may have).
+    """
+
+    token: str
+    deleted: int
+    folded: int
+    bases: dict[int, PruneBase]
+
+    def append(
+        self,
+        clock: float,
+        payload: bytes,
+        spans: Sequence[Span] = (),
+        outcomes: Sequence[Outcomes] = (),
+        starts: Sequence[int] = (),
+    ) -> int:
+        """Write a row, durably."""
+
+    def last(self) -> tuple[int, float]:
+        """The seq and the clock of the last row."""
+
+    def rows(self, after: int) -> Iterator[Row]:
+        """The rows with a seq above, checked one by one."""
+
+    def starts(self) -> dict[int, Row]:
+        """The rows that models begin with, by model."""
+
+    def row(self, seq: int) -> tuple[float, bytes]:
+        """The clock and the payload of a row."""
+
+    def row_of(self, model: int, number: int) -> tuple[int, Row] | None:
+        """The first number of the row that holds a decision, and the row."""
+
+    def outcome_of(self, model: int, number: int) -> tuple[int, bytes] | None:
+        """Of a decision whose window has ended."""
+
+    def snapshot(self, kept: Sequence[Snapshot], folded: int) -> None:
+        """Keep the states of models in one transaction."""
+
+    def snapshots(self, model: int) -> list[tuple[int, bytes | None]]:
+        """(seq, state) of a model, newest first; None for one that is damaged."""
+
+    def later(self, model: int, seq: int) -> Iterator[bytes]:
+        """What was kept with snapshots for decisions that wait for a later stage."""
+
+    def note(self, model: int, clock: float, point: bytes) -> None:
+        """Keep a point of the history of a model."""
+
+    def history(self, model: int) -> list[tuple[float, bytes]]:
+        """The points that are kept, in order."""
+
+    @property
+    def row_count(self) -> int:
+        """How many rows there are."""
+
+    def size(self) -> int:
+        """Bytes on the disk."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
 MARK = "log.mark"
 _MARK_MAGIC = b"fwmk"
 _MARK_BODY, _MARK_CRC = struct.Struct("<4s16sqI"), struct.Struct("<I")
@@ -100,8 +176,8 @@ _RESTORED, _REPLACED = "restored-", "replaced-"  # see `finish_restore`
 _CHECKPOINT = 250  # pages of the journal
 _BUSY = 1000  # milliseconds: a reader that finds the index half-written has a lock for microseconds
 _CHUNK = 1 << 20
-_KEPT_SNAPSHOTS = 2
-_MOST_POINTS = 4096  # of the history of a model
+KEPT_SNAPSHOTS = 2
+MOST_POINTS = 4096  # of the history of a model
 _HEAD, _KEY = struct.Struct("<qd"), struct.Struct("<qqq")
 
 # What is set in SQLite, and read back: a setting that does not hold raises an error. Large pages
@@ -388,12 +464,12 @@ class SQLiteStore:
         execute = self._base.execute
         try:
             execute("BEGIN IMMEDIATE")
-            crc = _crc(seq, clock, payload)
+            crc = row_crc(seq, clock, payload)
             execute("INSERT INTO log VALUES (?, ?, ?, ?)", (seq, clock, payload, crc))
             for model, first, stop in spans:
                 execute("INSERT INTO span VALUES (?, ?, ?, ?)", (model, first, stop, seq))
             for model, first, stop, data in outcomes:
-                row = (model, first, stop, data, _outcome_crc(model, first, stop, data))
+                row = (model, first, stop, data, outcome_crc(model, first, stop, data))
                 execute("INSERT INTO outcome VALUES (?, ?, ?, ?, ?)", row)
             known = self._starts
             if starts:
@@ -515,7 +591,7 @@ class SQLiteStore:
                         "backup in its place"
                     )
                 expected += 1
-                yield _sound(row)
+                yield sound_row(row)
         except apsw.Error as error:
             self._refuse(error)
 
@@ -523,7 +599,7 @@ class SQLiteStore:
         """(seq, row), in order, without regard to holes; None for one that is damaged."""
         for row in self._base.execute(f"{_ROWS} ORDER BY seq"):
             try:
-                yield row[0], _sound(row)
+                yield row[0], sound_row(row)
             except IncompatibleState:
                 yield row[0], None
 
@@ -536,7 +612,7 @@ class SQLiteStore:
         """The clock and the payload of a row."""
         try:
             for row in self._base.execute(f"{_ROWS} WHERE seq = ?", (seq,)):
-                return _sound(row)[1:]
+                return sound_row(row)[1:]
         except apsw.Error as error:
             self._refuse(error)
         raise IncompatibleState(f"row {seq} of the log is missing; put a backup in its place")
@@ -559,7 +635,7 @@ class SQLiteStore:
         """Of a decision whose window has ended."""
         query = "SELECT first, stop, data, crc FROM outcome WHERE model = ? AND first <= ? "
         for first, stop, data, crc in self._base.execute(f"{query}{_NEWEST}", (model, number)):
-            if number < stop and _outcome_crc(model, first, stop, data) == crc:
+            if number < stop and outcome_crc(model, first, stop, data) == crc:
                 return first, data
         return None
 
@@ -591,11 +667,11 @@ class SQLiteStore:
         execute, base = self._base.execute, self.bases.get(model)
         row = (model, seq, data, hashlib.sha256(data).digest())
         execute("INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?)", row)
-        kept = (model, model, _KEPT_SNAPSHOTS, None if base is None else base.seq)
+        kept = (model, model, KEPT_SNAPSHOTS, None if base is None else base.seq)
         execute(_DELETE_SNAPSHOTS, kept)
         if later is not None:
             execute(_LATER)
-            crc = _later_crc(model, seq, later)
+            crc = later_crc(model, seq, later)
             piece = (model, seq, *later, crc)
             execute("INSERT OR REPLACE INTO later VALUES (?, ?, ?, ?, ?, ?)", piece)
             execute(_DELETE_LATER, (model, model, model))
@@ -619,7 +695,7 @@ class SQLiteStore:
             return
         query = "SELECT * FROM later WHERE model = ? AND seq <= ? ORDER BY seq"
         for _, at, first, stop, data, crc in self._base.execute(query, (model, seq)):
-            if _later_crc(model, at, Later(first, stop, data)) != crc:
+            if later_crc(model, at, Later(first, stop, data)) != crc:
                 raise IncompatibleState(f"what was kept for later stages at row {at} is damaged")
             yield data
 
@@ -628,7 +704,7 @@ class SQLiteStore:
         try:
             row = (model, clock, point)
             self._base.execute("INSERT OR REPLACE INTO history VALUES (?, ?, ?)", row)
-            if self._one("SELECT count(*) FROM history WHERE model = ?", (model,)) > _MOST_POINTS:
+            if self._one("SELECT count(*) FROM history WHERE model = ?", (model,)) > MOST_POINTS:
                 self._base.execute(_DELETE_EVERY_OTHER_POINT, (model, model))
         except apsw.Error as error:
             raise _failed(error) from error
@@ -756,23 +832,23 @@ def _head(token: str, starts: dict[int, int]) -> bytes:
     return pack((token, tuple(starts.items())))
 
 
-def _crc(seq: int, clock: float, payload: bytes) -> int:
+def row_crc(seq: int, clock: float, payload: bytes) -> int:
     return crc32(payload, crc32(_HEAD.pack(seq, clock)))
 
 
-def _outcome_crc(model: int, first: int, stop: int, data: bytes) -> int:
+def outcome_crc(model: int, first: int, stop: int, data: bytes) -> int:
     return crc32(data, crc32(_KEY.pack(model, first, stop)))
 
 
-def _later_crc(model: int, seq: int, later: Later) -> int:
+def later_crc(model: int, seq: int, later: Later) -> int:
     first, stop, data = later
     return crc32(data, crc32(_KEY.pack(model, first, stop), seq))
 
 
-def _sound(row: tuple[Any, ...]) -> Row:
+def sound_row(row: tuple[Any, ...]) -> Row:
     seq, clock, payload, crc = row
     plain = isinstance(payload, bytes) and isinstance(clock, float)
-    if not plain or _crc(seq, clock, payload) != crc:
+    if not plain or row_crc(seq, clock, payload) != crc:
         raise IncompatibleState(
             f"row {seq} of the log is damaged: its check sum does not fit; see `fairwolfe log "
             "verify`, and put a backup in its place"

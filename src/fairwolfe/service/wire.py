@@ -27,6 +27,7 @@ from fairwolfe.kernels.json_rows import rows_of
 from fairwolfe.objectives import Concave
 from fairwolfe.service.join import Cells, Joined, Told
 from fairwolfe.service.model import Model, read_objective
+from fairwolfe.service.store import StoreFailed
 
 JSON, MSGPACK = "application/json", "application/msgpack"
 _LONGEST_ID = 64
@@ -289,10 +290,17 @@ def model_stopped(model: Model) -> Refused:
     return Refused(503, "model_stopped", model.stopped, retry_after=60.0)
 
 
+def not_leading(why: str) -> Refused:
+    """Another process writes the log: ask that one."""
+    return Refused(503, "not_leading", f"{why}; ask the other addresses", retry_after=1.0)
+
+
 def as_refused(error: Exception) -> Refused:
     """What an error is for a client: itself, or one that should not have happened."""
     if isinstance(error, Refused):
         return error
+    if isinstance(error, StoreFailed):
+        return Refused(503, "log_unreadable", str(error), retry_after=1.0)
     return Refused(500, "internal", "this is a defect of the server; its log has the details")
 
 
