@@ -171,6 +171,9 @@ CAPABILITIES = {
     "python 3.13": _interpreter("3.13"),
     "pyarrow": Capability(_module("pyarrow"), "Install pyarrow (make setup)."),
     "ray": Capability(_module("ray"), "Install ray (make setup)."),
+    "redis": Capability(
+        _command("redis-server"), "Install redis-server (apt install redis-server)."
+    ),
     "requests": Capability(_module("requests"), "Install requests (make setup)."),
     "river": Capability(_module("river"), "Install river (make setup)."),
     "scikit-learn": Capability(_module("sklearn"), "Install scikit-learn (make setup)."),
