@@ -12,6 +12,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from fairwolfe.agent.names import (
 from fairwolfe.core.arrays import IntVector, Matrix
 from fairwolfe.core.candidates import Catalogue, item_features, sizes, whole_ids
 from fairwolfe.core.decision import Batch
+from fairwolfe.core.interrupts import uninterrupted
 from fairwolfe.core.kinds import Kind, Stack
 from fairwolfe.core.problem import is_list
 from fairwolfe.core.rankings import RankingKind
@@ -193,7 +195,7 @@ class AgentInputs(ABC):
         """What arms or items are called, by number, those of retired items too; None where they
         have no names.
         """
-        return None if self._called is None else self._called.all
+        return None if self._called is None else tuple(self._called.all)
 
     @property
     def arms(self) -> tuple[str, ...] | None:
@@ -219,7 +221,8 @@ class AgentInputs(ABC):
             rows = item_features(features, self._kind.problem)
             attributes = attributes or [{} for _ in rows]
             names = range(old, old + len(rows))
-            self._take(self._with_items(rows, names, attributes, objective, []))
+            running = self._with_items(rows, names, attributes, objective, [])
+            uninterrupted(partial(self._settle, running))
             return np.arange(old, old + len(rows))
 
     def _with_items(
@@ -254,9 +257,7 @@ class AgentInputs(ABC):
         if new:
             fresh, own = [keys[row] for row in new], [attributes[row] for row in new]
             running = self._with_items(rows[new], fresh, own, objective, old_ids)
-            # Names of items that are not there do no harm, should an interrupt come between.
-            self._called = ItemKeys((*called.all[: catalogue.total], *fresh))
-            self._take(running)
+            uninterrupted(partial(self._settle, running, fresh, old_ids))
         elif objective is not None:
             self.replace_objective(objective)
         return ids
@@ -269,7 +270,18 @@ class AgentInputs(ABC):
             if isinstance(self._called, ItemKeys):
                 listed = self._called.ids("ids", ids, catalogue)
             numbers = whole_ids("ids", listed)
-            self._take(self._running.retire_items(self._retargeted(objective), numbers))
+            running = self._running.retire_items(self._retargeted(objective), numbers)
+            uninterrupted(partial(self._settle, running, (), numbers.tolist()))
+
+    def _settle(self, running: Any, fresh: Iterable[str] = (), retired: Iterable[int] = ()) -> None:
+        """Play a policy whose items have come, of these keys, or gone; it may share memory with the
+        one before. Under the lock, and whole.
+        """
+        old = self._catalogue()
+        self._take(running)
+        running.settle()
+        if isinstance(self._called, ItemKeys):
+            self._called.change(old, self._catalogue(), fresh, retired)
 
     def _catalogue(self) -> Catalogue:
         if not isinstance(self._kind, RankingKind):
