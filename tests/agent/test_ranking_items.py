@@ -247,7 +247,6 @@ def test_another_objective_keeps_the_items(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="amortised growth of items, issue 40")
 def test_adding_an_item_does_not_copy_all_items() -> None:
     """Peak memory of 64 additions, each of one item, to 2,000 and to 20,000 items."""
 

@@ -4,6 +4,7 @@ solver, and coordinate by coordinate those of few coordinates.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def test_gini_gradients_are_those_of_isotonic_regression(f: Any, state: str, ste
     # Its means are of float64: the differences below are made of long doubles.
     blocks = isotonic_regression(target.astype(np.float64)).blocks
     wanted = np.empty(N)
-    for a, b in zip(blocks[:-1], blocks[1:], strict=True):
+    for a, b in pairwise(blocks):
         here = target[a:b].mean()
         wanted[order[a:b]] = ((here - z[order[a:b]]) / step).astype(np.float64)
     g = f.envelope_gradient(z, step)

@@ -12,7 +12,8 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,14 +29,15 @@ from fairwolfe.agent.names import (
     require_attributes,
     without_attributes,
 )
-from fairwolfe.core.arrays import IntVector, Matrix
+from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.candidates import Catalogue, item_features, sizes, whole_ids
 from fairwolfe.core.decision import Batch
+from fairwolfe.core.interrupts import uninterrupted
 from fairwolfe.core.kinds import Kind, Stack
 from fairwolfe.core.problem import is_list
 from fairwolfe.core.rankings import RankingKind
 from fairwolfe.core.streams import Numbered
-from fairwolfe.errors import InvalidInput
+from fairwolfe.errors import InvalidInput, NumericalFailure
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.two_sided import grouped_by
 
@@ -47,6 +49,15 @@ Undo = tuple[Callable[..., None], tuple[Any, ...]]  # a function, and what to ca
 
 logger = logging.getLogger("fairwolfe")
 logger.addHandler(logging.NullHandler())  # silent by default
+
+
+class _Changed(NamedTuple):
+    """A policy with other items, before it is played."""
+
+    running: Any
+    ids: IntVector  # of what was given
+    fresh: Sequence[str] = ()  # keys of new items
+    retired: Sequence[int] = ()
 
 
 class AgentInputs(ABC):
@@ -158,16 +169,33 @@ class AgentInputs(ABC):
         it, where f has no gradient at the average; nothing changes.
         """
         with self.held():
-            running = self._running
-            if items is not None:
-                _, _, running = self._with_more(items, objective)
-            elif retired:
-                running = self._with_fewer(retired, objective)
-            elif objective is not None:
+            if items is None and not retired:
                 running = self._with_objective(objective)
+                _bound_objective(running)
+                if hasattr(running, "direction"):
+                    running.direction(self._draws)
+                return
+            more = items is not None
+            changed = (
+                self._with_more(items, objective) if more else self._with_fewer(retired, objective)
+            )
+            running = changed.running
             _bound_objective(running)
-            if hasattr(running, "direction"):
-                running.direction(self._draws)
+            if objective is not None and getattr(running, "directed", False):
+                g = running.plan.tree.gradient(self._average_of(running), running.plan.width)
+                if not np.isfinite(g).all():
+                    raise NumericalFailure(
+                        f"{objective} has no finite gradient where these items begin; smooth it, or "
+                        "give it an offset"
+                    )
+
+    def _average_of(self, running: Any) -> Vector:
+        """What f would be read at with the items of another policy: 0 for those that are new."""
+        old, new = self._catalogue().ids, running.kind.catalogue.ids
+        z, average = np.zeros(running.kind.seen.n_objectives), self._running.average
+        _, before, after = np.intersect1d(old, new, assume_unique=True, return_indices=True)
+        z[after], z[new.size :] = average[before], average[old.size :]
+        return z
 
     # --- items --------------------------------------------------------------------------------
 
@@ -214,7 +242,7 @@ class AgentInputs(ABC):
         """What arms or items are called, by number, those of retired items too; None where they
         have no names.
         """
-        return None if self._called is None else self._called.all
+        return None if self._called is None else tuple(self._called.all)
 
     @property
     def arms(self) -> tuple[str, ...] | None:
@@ -233,14 +261,12 @@ class AgentInputs(ABC):
         item is retired and a new one takes its key. The key of a retired item may come again.
         """
         with self.held():
-            ids, called, running = self._with_more(features, objective)
-            # Names of items that are not there do no harm, should an interrupt come between.
-            self._called = called
-            self._take(running)
-            return ids
+            changed = self._with_more(features, objective)
+            uninterrupted(partial(self._settle, changed))
+            return changed.ids
 
-    def _with_more(self, features: Any, objective: Concave | None) -> tuple[IntVector, Names, Any]:
-        """The ids of new items, what all are called, and the policy with them; under the lock."""
+    def _with_more(self, features: Any, objective: Concave | None) -> _Changed:
+        """The policy with new items; under the lock."""
         old = self._catalogue().total
         features, attributes = without_attributes(features)
         if isinstance(self._called, ItemKeys) or has_keys(features):
@@ -249,7 +275,7 @@ class AgentInputs(ABC):
         attributes = attributes or [{} for _ in rows]
         names = range(old, old + len(rows))
         running = self._with_items(rows, names, attributes, objective, [])
-        return np.arange(old, old + len(rows)), self._called, running
+        return _Changed(running, np.arange(old, old + len(rows)))
 
     def _with_items(
         self,
@@ -267,7 +293,7 @@ class AgentInputs(ABC):
 
     def _with_keyed(
         self, given: Any, attributes: list[dict[str, str]], objective: Concave | None
-    ) -> tuple[IntVector, Names, Any]:
+    ) -> _Changed:
         catalogue, called = self._catalogue(), self._called
         if not isinstance(called, ItemKeys):
             raise InvalidInput(
@@ -281,24 +307,35 @@ class AgentInputs(ABC):
         ids, new, old_ids = key_changes(keys, rows, attributes, called, catalogue)
         if not new:
             running = self._running if objective is None else self._with_objective(objective)
-            return ids, called, running
+            return _Changed(running, ids)
         fresh, own = [keys[row] for row in new], [attributes[row] for row in new]
         running = self._with_items(rows[new], fresh, own, objective, old_ids)
-        return ids, ItemKeys((*called.all[: catalogue.total], *fresh)), running
+        return _Changed(running, ids, fresh, old_ids)
 
     def retire(self, ids: Iterable[int | str], objective: Concave | None = None) -> None:
         """These items are not shown any more; f is of the others. Feedback may still come."""
         with self.held():
-            self._take(self._with_fewer(ids, objective))
+            uninterrupted(partial(self._settle, self._with_fewer(ids, objective)))
 
-    def _with_fewer(self, ids: Iterable[int | str], objective: Concave | None) -> Any:
+    def _with_fewer(self, ids: Iterable[int | str], objective: Concave | None) -> _Changed:
         """The policy without these items; under the lock."""
         listed: Any = ids
         catalogue = self._catalogue()
         if isinstance(self._called, ItemKeys):
             listed = self._called.ids("ids", ids, catalogue)
         numbers = whole_ids("ids", listed)
-        return self._running.retire_items(self._retargeted(objective), numbers)
+        running = self._running.retire_items(self._retargeted(objective), numbers)
+        return _Changed(running, numbers, (), numbers.tolist())
+
+    def _settle(self, changed: _Changed) -> None:
+        """Play a policy with other items, which may share memory with the one before. Under the
+        lock, and whole.
+        """
+        old = self._catalogue()
+        self._take(changed.running)
+        changed.running.settle()
+        if isinstance(self._called, ItemKeys):
+            self._called.change(old, self._catalogue(), changed.fresh, changed.retired)
 
     def _catalogue(self) -> Catalogue:
         if not isinstance(self._kind, RankingKind):

@@ -106,8 +106,8 @@ class ItemKeys:
 
     __slots__ = ("_numbers", "_of", "all")
 
-    def __init__(self, keys: tuple[str, ...]) -> None:
-        self.all = keys
+    def __init__(self, keys: Iterable[str]) -> None:
+        self.all = list(keys)  # longer by each item that comes: decisions share it
         self._of: Catalogue | None = None
         self._numbers: dict[str, int] = {}
 
@@ -117,6 +117,19 @@ class ItemKeys:
             self._numbers = {self.all[number]: number for number in catalogue.ids.tolist()}
             self._of = catalogue
         return self._numbers
+
+    def change(
+        self, old: Catalogue, new: Catalogue, fresh: Iterable[str], retired: Iterable[int]
+    ) -> None:
+        """After items have come, of these keys, and gone; under the lock, and whole."""
+        numbers, keys = self.numbers(old), self.all
+        for number in retired:
+            if numbers.get(keys[number]) == number:
+                del numbers[keys[number]]
+        for key in fresh:
+            numbers[key] = len(keys)
+            keys.append(key)
+        self._of = new
 
     def options(self, options: dict[str, Any], catalogue: Any) -> dict[str, Any]:
         """What `Kind.read` gets besides the context, with numbers for keys."""
@@ -158,7 +171,7 @@ class ItemKeys:
 
     def saved(self) -> Any:
         """For a file."""
-        return np.frombuffer(pack(self.all), dtype=np.uint8)
+        return np.frombuffer(pack(tuple(self.all)), dtype=np.uint8)
 
     @classmethod
     def loaded(cls, array: Any, catalogue: Catalogue) -> ItemKeys:

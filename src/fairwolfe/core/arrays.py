@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,6 +17,44 @@ IntVector: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 IntMatrix: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 IntCube: TypeAlias = np.ndarray[tuple[int, int, int], np.dtype[np.int64]]
 Action: TypeAlias = int | IntVector
+
+
+class Room:
+    """The memory of arrays that grow: each array is the beginning of its memory, along the last
+    axis, which is doubled when it is full. So n arrays that are longer by one cost O(1) on average.
+
+    >>> room, short = Room(), np.array([1.0, 2.0])
+    >>> longer = room.appended("name", short, np.array([3.0]))
+    >>> longer.tolist(), room.appended("name", longer, np.array([4.0])).base is longer.base
+    ([1.0, 2.0, 3.0], True)
+    """
+
+    def __init__(self, memory: Mapping[str, Any] | None = None) -> None:
+        self._memory: dict[str, Any] = dict(memory or {})
+
+    def copy(self) -> Room:
+        """The same memory, to which another may be added."""
+        return Room(self._memory)
+
+    def resized(self, name: str, array: Any, size: int) -> Any:
+        """The array with `size` columns, of which the new ones hold anything; it shares memory with
+        the array where there is room.
+        """
+        memory = self._memory.get(name)
+        own = memory is not None and memory.ctypes.data == array.ctypes.data
+        if not own or memory.shape[-1] < size:
+            memory = np.empty((*array.shape[:-1], 2 * size), array.dtype)
+            kept = min(array.shape[-1], size)
+            memory[..., :kept] = array[..., :kept]
+            self._memory[name] = memory
+        return memory[..., :size]
+
+    def appended(self, name: str, array: Any, new: Any) -> Any:
+        """The array with new columns after its own."""
+        size = array.shape[-1]
+        longer = self.resized(name, array, size + new.shape[-1])
+        longer[..., size:] = new
+        return longer
 
 
 def for_kernels(values: Any) -> Any:

@@ -34,9 +34,15 @@ class Catalogue(NamedTuple):
 
     total: int  # items ever: the next id
     attributes: Attributes = Attributes()
+    columns: Array | None = None  # `left`, where it is known and is not `features`
+    largest: float | None = None  # the largest |item|^2 of these, where it is known
 
     def left(self) -> Array:
-        """The features of the items that are left, (q, items); (q, 0) where none are kept."""
+        """The features of the items that are left, (q, items); (q, 0) where none are kept. Rows may
+        be the beginnings of longer ones.
+        """
+        if self.columns is not None:
+            return self.columns
         if self.ids.size == self.total or self.features.shape[1] == 0:
             return self.features
         return np.ascontiguousarray(self.features[:, self.ids])

@@ -266,6 +266,9 @@ class Kind(ABC):
         """The problem as f sees it: where items are retired, without them."""
         return self.problem
 
+    coordinates: Any = None
+    """Which coordinates f sees; None: all."""
+
     def sees(self, vector: Vector) -> Vector:
         """Those coordinates of a reward vector that f sees."""
         return vector

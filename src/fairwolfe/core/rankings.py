@@ -38,6 +38,7 @@ EXPOSURES: tuple[Exposure, ...] = get_args(Exposure)
 
 _COIN, _FINITE, _EARNED, _TWICE = 1, 2, 3, 5  # what can be wrong with a slot: kernels/ranks.pxd
 _LISTED = 1000  # rankings: all of up to six items, some of more
+_ONE = np.ones(1)
 _EXPOSED = 0.7  # of the slots, in random feedback
 
 
@@ -75,13 +76,16 @@ class RankingKind(Kind):
         self.rewards = Rewards(tuple(problem.rewards), low, high)
         self._user_shape = sizes(problem)[:1]
         self._kept = self.catalogue.left()
+        if self._kept.shape[1] and self.catalogue.largest is None:
+            largest = largest_square_product(_ONE, np.ascontiguousarray(self._kept))
+            self.catalogue = self.catalogue._replace(largest=largest)
         self._seen = problem
-        self._coordinates: IntVector | None = None
+        self.coordinates: IntVector | None = None
         left, ever = self.catalogue.ids, problem.n_items or 0
         if left.size < ever:
             self._seen = _shrunk(problem, left.size)
             users = np.arange(ever, problem.n_objectives)
-            self._coordinates = np.concatenate([left, users])
+            self.coordinates = np.concatenate([left, users])
 
     @classmethod
     def example(cls) -> Problem:
@@ -125,10 +129,14 @@ class RankingKind(Kind):
         if type(context) is np.ndarray and not options and items.shape[1]:
             plain = context.dtype == np.float64 and context.flags.carray
             if plain and context.shape == self._user_shape:
-                norm = math.sqrt(largest_square_product(context, items))
+                norm = math.sqrt(self._square_product(context))
                 if norm < math.inf:  # and so the features are finite
                     return Candidates(context, items, self.catalogue.ids, NONE, NONE, True, norm)
         return read_candidates(context, self.problem, self.catalogue, **options)
+
+    def _square_product(self, user: Vector) -> float:
+        """max_i |user (x) item_i|^2 of the items that are kept."""
+        return float(self.catalogue.largest * largest_square_product(user, _ONE[None]))  # type: ignore[operator]
 
     def _items(self, action: Any) -> IntVector:
         fits = type(action) is np.ndarray and action.dtype == np.int64
@@ -343,7 +351,7 @@ class RankingKind(Kind):
             users = for_kernels(contexts)
             squares = np.einsum("ij,ij->i", users, users)
             largest = squares.argmax()
-            norm = math.sqrt(largest_square_product(users[largest], items))
+            norm = math.sqrt(self._square_product(users[largest]))
             if norm < math.inf and squares[largest] < math.inf:  # and so all of them are finite
                 ids = self.catalogue.ids
                 given = Candidates(users, items, ids, NONE, NONE, True, norm)
@@ -437,13 +445,13 @@ class RankingKind(Kind):
         return self._seen
 
     def sees(self, vector: Vector) -> Vector:
-        return vector if self._coordinates is None else vector[self._coordinates]
+        return vector if self.coordinates is None else vector[self.coordinates]
 
     def whole(self, vector: Vector) -> Vector:
-        if self._coordinates is None:
+        if self.coordinates is None:
             return vector
         out = np.zeros(self.problem.n_objectives)
-        out[self._coordinates] = vector
+        out[self.coordinates] = vector
         return out
 
     def aligned(self, vector: Vector, given: Candidates) -> Vector:

@@ -62,7 +62,9 @@ cdef struct Head:       # core/rows.py
 
 cdef struct Field:      # an array of the state
     double *data
-    Size size
+    Size rows
+    Size size           # of a row
+    Size stride         # from one row to the next
 
 cdef struct Column:     # of rows: its memory and its axes
     void *data
@@ -71,6 +73,8 @@ cdef struct Column:     # of rows: its memory and its axes
     Size b
 
 cdef double *pointer(object array, object shape) except NULL
+cdef double *rows_pointer(object array, Size rows, Size n, Size *stride) except NULL
+cdef Scratch enough(Scratch before, Size size)
 cdef int column(object array, object dtype, int axes, bint written, Column *out) except -1
 cdef bint within(object numbers, Size most) except -1
 cdef double *aligned(double *at) noexcept nogil
@@ -86,6 +90,10 @@ cdef inline void add_exactly(double *high, double *low, double value) noexcept n
 cdef inline double *copy_numbers(double *numbers, double *buffer, Size n, bint back) noexcept nogil:
     copy_words(numbers, buffer, n, back)
     return buffer + n
+
+cdef class Scratch:
+    cdef double *at
+    cdef Size size
 
 cdef class Engine:
     cdef readonly object plan
@@ -132,7 +140,8 @@ cdef class Engine:
     cdef double *running
     cdef OpenCounts *open           # (stages,)
     cdef double *weights
-    cdef double *sums               # (2, n): rounded, and what rounding has left
+    cdef double *sums               # (n,) of their recorded estimates,
+    cdef double *rest               # (n,) and what rounding has left
     cdef double *answered
     cdef double *phi                # (stages, 2, blocks, d + 1)
     cdef double *psi                # (stages, blocks, d + 1)
@@ -144,7 +153,7 @@ cdef class Engine:
     cdef double *factors            # of the widths of prices
     cdef Field fields[32]
     cdef Size n_fields
-    cdef double *memory             # of the scratch below
+    cdef Scratch scratch            # of what follows
     cdef double *z                  # (n_seen + n_groups,): where f is read
     cdef double *lifted             # (n_seen + n_groups,): the gradient there
     cdef double *times              # (n_groups,): how long the group has had an item
@@ -161,6 +170,8 @@ cdef class Engine:
     cdef Size n_numbers(self) noexcept nogil
     cdef double *copy_state(self, double *buffer, bint back) noexcept nogil
     cdef int _attach_groups(self, object groups, Size clocks) except -1
+    cdef Size attach_rows(self, object name, double **place, Size rows, Size n) except -1
+    cdef void _add_field(self, double *data, Size rows, Size size, Size stride)
     cdef int attach(self, object name, double **place, object shape) except -1
     cdef Real age(self, Real t) noexcept nogil
     cdef Real step(self, Real t) noexcept nogil

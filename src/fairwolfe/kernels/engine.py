@@ -35,6 +35,26 @@ def pointer(array: object, shape: object) -> cython.p_double:
     return cython.cast(cython.p_double, cython.cast(cython.p_void, where))
 
 
+def rows_pointer(
+    array: object, rows: Size, n: Size, stride: cython.pointer[Size]
+) -> cython.p_double:
+    """The memory of a matrix (rows, n) of float64, and from one row to the next: rows may be the
+    beginnings of longer ones.
+    """
+    if not (isinstance(array, np.ndarray) and array.dtype == np.float64 and array.ndim == 2):
+        raise ValueError(f"a matrix of the state is {array!r:.80}, not of float64")
+    step = array.strides[0] // 8 if array.size else n
+    right = array.flags.aligned and array.flags.writeable and step >= n
+    right = right and (n < 2 or array.size == 0 or array.strides[1] == 8)
+    if array.shape != (rows, n) or not right:
+        raise ValueError(
+            f"a matrix of the state has shape {array.shape}, not {(rows, n)}, or parts"
+        )
+    stride[0] = step
+    where: uintptr_t = array.ctypes.data if array.size else 64
+    return cython.cast(cython.p_double, cython.cast(cython.p_void, where))
+
+
 def column(
     array: object,
     dtype: object,
@@ -85,6 +105,29 @@ def aligned(at: cython.p_double) -> cython.p_double:
 
 
 @cython.cclass
+class Scratch:
+    """Zeros that engines follow each other in while items come and go: engines share what is large
+    enough, so that an item that comes touches no page of it.
+    """
+
+    def __cinit__(self, size: cython.Py_ssize_t) -> None:
+        self.size = size
+        self.at = cython.cast(cython.p_double, calloc(max(size, 1), 8))
+        if self.at == cython.NULL:
+            raise MemoryError
+
+    def __dealloc__(self) -> None:
+        free(self.at)
+
+
+def enough(before: Scratch | None, size: Size) -> Scratch:
+    """The scratch of an engine, or another one that has room for so many numbers."""
+    if before is None:
+        return Scratch(size)
+    return before if before.size >= size else Scratch(2 * size)
+
+
+@cython.cclass
 class Engine:
     """A state with what never changes (`plan`), for kernels.
 
@@ -99,7 +142,9 @@ class Engine:
     An exposure counts for its item and for the groups of it: g_i += sum_(G of i) g_G.
     """
 
-    def __init__(self, plan: Any, state: Any) -> None:
+    def __init__(self, plan: Any, state: Any, before: Any = None) -> None:
+        """before: an engine that this one replaces; they may share their scratch."""
+        earlier: Engine = before
         if self.plan is not None:
             raise ValueError("an engine is made once")
         self.plan, self.state = plan, state
@@ -142,7 +187,8 @@ class Engine:
         counts = cython.cast(cython.pp_double, cython.address(self.open))
         self.attach("open", counts, (3 * self.stages,))
         self.attach("weights", cython.address(self.weights), (n,))
-        self.attach("sums", cython.address(self.sums), (2, n))
+        stride: Size = self.attach_rows("sums", cython.address(self.sums), 2, n)
+        self.rest = self.sums + stride
         self.attach("answered", cython.address(self.answered), (n,))
         self.attach("phi", cython.address(self.phi), (self.stages, 2, self.blocks, self.d + 1))
         self.attach("psi", cython.address(self.psi), (self.stages, self.blocks, self.d + 1))
@@ -179,19 +225,14 @@ class Engine:
             self.uses = cython.address(uses[0])
         kept = self.stages * (3 + 2 * self.blocks * (self.d + 1)) + 3 * n + self.n_clocks
         whole = 6 * row + 2 * read + padded(self.n_groups) + kept + priced + 8
-        self.memory = cython.cast(cython.p_double, calloc(whole, 8))
-        if self.memory == cython.NULL:
-            raise MemoryError
-        self.z = aligned(self.memory)
+        self.scratch = enough(None if earlier is None else earlier.scratch, whole)
+        self.z = aligned(self.scratch.at)
         self.lifted, self.times = self.z + read, self.z + 2 * read
         self.at = self.times + padded(self.n_groups)
         self.over = self.at + row
         self.spare = self.over + row  # four rows
         self.saved = self.spare + 4 * row
         self.next_prices = self.saved + kept
-
-    def __dealloc__(self) -> None:
-        free(self.memory)
 
     def _attach_groups(self, groups: object, clocks: Size) -> cython.int:
         """Which items belong to which groups: core/groups.py; clocks: columns of State.groups."""
@@ -223,10 +264,24 @@ class Engine:
         size: Size = 1
         for length in shape:
             size *= cython.cast(Size, length)
-        self.fields[self.n_fields].data = place[0]
-        self.fields[self.n_fields].size = size
-        self.n_fields += 1
+        self._add_field(place[0], 1, size, size)
         return 0
+
+    def attach_rows(
+        self, name: object, place: cython.pointer[cython.p_double], rows: Size, n: Size
+    ) -> Size:
+        """Find a matrix of the state (rows, n), once; from one row to the next."""
+        stride: Size = n
+        place[0] = rows_pointer(getattr(self.state, name), rows, n, cython.address(stride))  # type: ignore[call-overload]
+        self._add_field(place[0], rows, n, stride)
+        return stride
+
+    def _add_field(
+        self, data: cython.p_double, rows: Size, size: Size, stride: Size
+    ) -> cython.void:
+        field = cython.address(self.fields[self.n_fields])
+        field.data, field.rows, field.size, field.stride = data, rows, size, stride
+        self.n_fields += 1
 
     # --- calls from Python --------------------------------------------------------------------
 
@@ -424,7 +479,7 @@ class Engine:
                 r = i - (n - self.n_linear)
                 if r < 0:  # estimates as they were recorded
                     weight = self.weights[i]
-                    total = self.sums[i] + self.sums[n + i]
+                    total = self.sums[i] + self.rest[i]
                     total = total + corrected * weight * self.answered[i]
                     total = max(total, weight * self.low[i])
                     total = min(total, weight * self.high[i])
@@ -518,8 +573,8 @@ class Engine:
         if self.keep < 1.0:
             for i in range(self.n):
                 self.weights[i] *= self.keep
-            for i in range(2 * self.n):
                 self.sums[i] *= self.keep
+                self.rest[i] *= self.keep
             for i in range(2 * self.stages * self.blocks * (self.d + 1)):
                 self.phi[i] *= self.keep
             for i in range(self.n_clocks):
@@ -543,7 +598,7 @@ class Engine:
 
     def open_value(self, i: Size, value: Real) -> cython.void:
         """Add to the sum of the recorded estimates of reward i."""
-        add_exactly(self.sums + i, self.sums + self.n + i, value)
+        add_exactly(self.sums + i, self.rest + i, value)
 
     def is_open(self, stage: Size, head: cython.pointer[Head]) -> cython.bint:
         """Whether a decision counts as open in a stage, which is the caller's to know where it has
@@ -567,7 +622,7 @@ class Engine:
             count.now = 0.0
             memset(self.weights + begin, 0, 8 * (end - begin))
             memset(self.sums + begin, 0, 8 * (end - begin))
-            memset(self.sums + self.n + begin, 0, 8 * (end - begin))
+            memset(self.rest + begin, 0, 8 * (end - begin))
             memset(self.phi + 2 * stage * half, 0, 16 * half)
             return
         for i in range(begin, end):
@@ -613,7 +668,8 @@ class Engine:
         counts = cython.cast(cython.p_double, self.open)
         to = copy_numbers(counts, self.saved, 3 * self.stages, back)
         to = copy_numbers(self.weights, to, self.n, back)
-        to = copy_numbers(self.sums, to, 2 * self.n, back)
+        to = copy_numbers(self.sums, to, self.n, back)
+        to = copy_numbers(self.rest, to, self.n, back)
         to = copy_numbers(self.paused + self.n_clocks, to, self.n_clocks, back)
         copy_numbers(self.phi, to, 2 * self.stages * self.blocks * (self.d + 1), back)
 
@@ -745,7 +801,8 @@ class Engine:
         if self.n_fields != other.n_fields or self.samples != other.samples:
             return False
         for i in range(self.n_fields):
-            if self.fields[i].size != other.fields[i].size:
+            own, their = cython.address(self.fields[i]), cython.address(other.fields[i])
+            if own.size != their.size or own.rows != their.rows:
                 return False
         return True
 
@@ -753,19 +810,23 @@ class Engine:
         """In all arrays of the state."""
         total: Size = 0
         for i in range(self.n_fields):
-            total += self.fields[i].size
+            total += self.fields[i].rows * self.fields[i].size
         return total
 
     def copy_state(self, buffer: cython.p_double, back: cython.bint) -> cython.p_double:
         """Copy the state to a buffer, or back; the end of its `n_numbers` doubles."""
         for i in range(self.n_fields):
-            buffer = copy_numbers(self.fields[i].data, buffer, self.fields[i].size, back)
+            field = cython.address(self.fields[i])
+            for row in range(field.rows):
+                buffer = copy_numbers(field.data + row * field.stride, buffer, field.size, back)
         return buffer
 
     def copy_from(self, other: Engine) -> cython.void:
         """Make the state equal to that of another engine of the same plan."""
         for i in range(self.n_fields):
-            memcpy(self.fields[i].data, other.fields[i].data, 8 * self.fields[i].size)
+            own, their = cython.address(self.fields[i]), cython.address(other.fields[i])
+            for row in range(own.rows):
+                memcpy(own.data + row * own.stride, their.data + row * their.stride, 8 * own.size)
 
 
 @cython.cclass

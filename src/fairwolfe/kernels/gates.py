@@ -11,6 +11,7 @@ from cython.cimports.fairwolfe.kernels.types import (
     IntMatrix,
     Matrix,
     Real,
+    Rows,
     Size,
     Tensor,
     Vector,
@@ -42,16 +43,21 @@ def largest_square_norm(rows: Matrix) -> float:
     return largest
 
 
-def largest_square_product(user: Vector, items: Matrix) -> float:
+def largest_square_product(user: Vector, items: Rows) -> float:
     """max_i |user (x) item_i|^2 = |user|^2 max_i |item_i|^2. user (p,), items (q, n) as columns.
 
     O(p + q n).
     """
     largest: Real = 0.0
     square: Real = 0.0
+    stride: Size = items.strides[0] // 8
     if items.shape[0] and items.shape[1]:
+        if items.shape[1] > 1 and items.strides[1] != 8:
+            raise ValueError("items (q, n) are not in one piece")
         with cython.nogil:
-            largest = _largest_column(cython.address(items[0, 0]), items.shape[0], items.shape[1])
+            largest = _largest_column(
+                cython.address(items[0, 0]), stride, items.shape[0], items.shape[1]
+            )
     for a in range(user.shape[0]):
         square += user[a] * user[a]
     return largest * square
@@ -60,8 +66,8 @@ def largest_square_product(user: Vector, items: Matrix) -> float:
 @cython.nogil
 @cython.cfunc
 @cython.exceptval(check=False)
-def _largest_column(items: In, q: Size, n: Size) -> Real:
-    """max_i |item_i|^2, items (q, n) as columns: 64 of them at a time."""
+def _largest_column(items: In, stride: Size, q: Size, n: Size) -> Real:
+    """max_i |item_i|^2, items (q, n) as columns, rows `stride` apart: 64 of them at a time."""
     squares = cython.declare(cython.double[64])
     largest: Real = 0.0
     start: Size = 0
@@ -71,7 +77,7 @@ def _largest_column(items: In, q: Size, n: Size) -> Real:
             squares[i] = 0.0
         for j in range(q):
             for i in range(size):
-                squares[i] += items[j * n + start + i] * items[j * n + start + i]
+                squares[i] += items[j * stride + start + i] * items[j * stride + start + i]
         for i in range(size):
             largest = max(largest, squares[i])
         start += size

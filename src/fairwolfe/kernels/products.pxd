@@ -45,7 +45,7 @@ cdef void contract_twice(In user, In contracted, Out out, Size p, Size q) noexce
 cdef void contract(Products *self, const double *user) noexcept nogil
 cdef void turn_parameters(In user, In theta, Out out, Size p, Size q, Size rewards) noexcept nogil
 cdef void estimates(
-    In turned, In metric, In items, Out spare, Out value, Out width, Size q, Size n
+    In turned, In metric, In items, Size stride, Out spare, Out value, Out width, Size q, Size n
 ) noexcept nogil
 cdef void square_of(In rows, Out out, Size r, Size q) noexcept nogil
 cdef void remember(
@@ -60,7 +60,7 @@ cdef void stop_deferring(Products *self) noexcept nogil
 
 # Private to the module.
 cdef void _row_by_row(
-    In turned, In metric, In items, Out inner, Out value, Out width, Size q, Size n
+    In turned, In metric, In items, Size stride, Out inner, Out value, Out width, Size q, Size n
 ) noexcept nogil
 cdef void _spread(In half, In contracted, Out out, Size r, Size q, Size d) noexcept nogil
 cdef Size _subtract(In spread, double *inverse, Size r, Size d) noexcept nogil

@@ -79,14 +79,16 @@ def turn_parameters(user, theta, out, p, q, rewards):
 @cython.inline
 @cython.cfunc
 @cython.exceptval(check=False)
-def _add_square(b: Size, q: Size, metric: In, items: In, n: Size, i: Size, square: Real) -> Real:
+def _add_square(
+    b: Size, q: Size, metric: In, items: In, stride: Size, i: Size, square: Real
+) -> Real:
     """square + item_b (C_bb item_b/2 + sum_{e < b} C_be item_e) of item i; b < q are constants."""
     if b >= q:
         return square
-    inner = 0.5 * metric[b * q + b] * items[b * n + i]
+    inner = 0.5 * metric[b * q + b] * items[b * stride + i]
     for e in range(b):
-        inner = fma(metric[b * q + e], items[e * n + i], inner)
-    return fma(items[b * n + i], inner, square)
+        inner = fma(metric[b * q + e], items[e * stride + i], inner)
+    return fma(items[b * stride + i], inner, square)
 
 
 @cython.nogil
@@ -94,31 +96,31 @@ def _add_square(b: Size, q: Size, metric: In, items: In, n: Size, i: Size, squar
 @cython.cfunc
 @cython.exceptval(check=False)
 def _unrolled(
-    q: Size, turned: In, metric: In, items: In, value: Out, width: Out, n: Size
+    q: Size, turned: In, metric: In, items: In, stride: Size, value: Out, width: Out, n: Size
 ) -> cython.void:
     """`estimates` for a constant q <= 11. gcc unrolls one loop of constant length before it
     vectorises, not two inside each other: that over b is written out.
     """
     for i in range(n):
-        square = _add_square(0, q, metric, items, n, i, 0.0)
-        square = _add_square(1, q, metric, items, n, i, square)
-        square = _add_square(2, q, metric, items, n, i, square)
-        square = _add_square(3, q, metric, items, n, i, square)
-        square = _add_square(4, q, metric, items, n, i, square)
-        square = _add_square(5, q, metric, items, n, i, square)
-        square = _add_square(6, q, metric, items, n, i, square)
-        square = _add_square(7, q, metric, items, n, i, square)
-        square = _add_square(8, q, metric, items, n, i, square)
-        square = _add_square(9, q, metric, items, n, i, square)
-        square = _add_square(10, q, metric, items, n, i, square)
+        square = _add_square(0, q, metric, items, stride, i, 0.0)
+        square = _add_square(1, q, metric, items, stride, i, square)
+        square = _add_square(2, q, metric, items, stride, i, square)
+        square = _add_square(3, q, metric, items, stride, i, square)
+        square = _add_square(4, q, metric, items, stride, i, square)
+        square = _add_square(5, q, metric, items, stride, i, square)
+        square = _add_square(6, q, metric, items, stride, i, square)
+        square = _add_square(7, q, metric, items, stride, i, square)
+        square = _add_square(8, q, metric, items, stride, i, square)
+        square = _add_square(9, q, metric, items, stride, i, square)
+        square = _add_square(10, q, metric, items, stride, i, square)
         mean = 0.0
         for b in range(q):
-            mean = fma(turned[b], items[b * n + i], mean)
+            mean = fma(turned[b], items[b * stride + i], mean)
         value[i] = mean
         width[i] = sqrt(max(2.0 * square, 0.0))
 
 
-def _row_by_row(turned, metric, items, inner, value, width, q, n):
+def _row_by_row(turned, metric, items, stride, inner, value, width, q, n):
     """`estimates` for any q, one row of items at a time. inner (n,): scratch."""
     row: In
     other: In
@@ -126,12 +128,12 @@ def _row_by_row(turned, metric, items, inner, value, width, q, n):
         value[i] = 0.0
         width[i] = 0.0
     for b in range(q):
-        row = items + b * n
+        row = items + b * stride
         scale = 0.5 * metric[b * q + b]
         for i in range(n):
             inner[i] = scale * row[i]
         for e in range(b):
-            other = items + e * n
+            other = items + e * stride
             scale = metric[b * q + e]
             for i in range(n):
                 inner[i] = fma(scale, other[i], inner[i])
@@ -143,32 +145,33 @@ def _row_by_row(turned, metric, items, inner, value, width, q, n):
         width[i] = sqrt(max(2.0 * width[i], 0.0))
 
 
-def estimates(turned, metric, items, spare, value, width, q, n):
+def estimates(turned, metric, items, stride, spare, value, width, q, n):
     """value_i = <turned, item_i> and width_i = |item_i| in the norm of the metric.
 
-    turned (q,), metric (q, q), items (q, n): a column for each item; spare, value, width (n,).
+    turned (q,), metric (q, q), items (q, n): a column for each item, rows `stride` numbers apart;
+    spare, value, width (n,).
     n q^2/2 multiplications; unrolled for q = 1, ..., 6, 8, 10 and 11, with the same bits.
     """
     if q == 10:
-        _unrolled(10, turned, metric, items, value, width, n)
+        _unrolled(10, turned, metric, items, stride, value, width, n)
     elif q == 8:
-        _unrolled(8, turned, metric, items, value, width, n)
+        _unrolled(8, turned, metric, items, stride, value, width, n)
     elif q == 11:
-        _unrolled(11, turned, metric, items, value, width, n)
+        _unrolled(11, turned, metric, items, stride, value, width, n)
     elif q == 6:
-        _unrolled(6, turned, metric, items, value, width, n)
+        _unrolled(6, turned, metric, items, stride, value, width, n)
     elif q == 5:
-        _unrolled(5, turned, metric, items, value, width, n)
+        _unrolled(5, turned, metric, items, stride, value, width, n)
     elif q == 4:
-        _unrolled(4, turned, metric, items, value, width, n)
+        _unrolled(4, turned, metric, items, stride, value, width, n)
     elif q == 3:
-        _unrolled(3, turned, metric, items, value, width, n)
+        _unrolled(3, turned, metric, items, stride, value, width, n)
     elif q == 2:
-        _unrolled(2, turned, metric, items, value, width, n)
+        _unrolled(2, turned, metric, items, stride, value, width, n)
     elif q == 1:
-        _unrolled(1, turned, metric, items, value, width, n)
+        _unrolled(1, turned, metric, items, stride, value, width, n)
     else:
-        _row_by_row(turned, metric, items, spare, value, width, q, n)
+        _row_by_row(turned, metric, items, stride, spare, value, width, q, n)
 
 
 # --- updates ----------------------------------------------------------------------------------
@@ -667,6 +670,7 @@ def estimate(
             cython.address(turned[0]),
             cython.address(metric[0, 0]),
             cython.address(items[0, 0]),
+            n,
             cython.address(spare[0]),
             cython.address(value[0]),
             cython.address(width[0]),

@@ -4,7 +4,8 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from fairwolfe.kernels.engine cimport (
-    FIRST_WINDOW, Column, Engine, Head, Undo, aligned, column, pointer, within
+    FIRST_WINDOW, Column, Engine, Head, Scratch, Undo, aligned, column, enough, pointer, rows_pointer,
+    within
 )
 from fairwolfe.kernels.mailbox cimport Mailbox
 from fairwolfe.kernels.products cimport (
@@ -36,6 +37,7 @@ cdef struct RankingRow:     # one ranking: places in the columns of core/rows.py
 cdef struct Candidates:     # what may be shown
     Size n
     Doubles items           # (q, n)
+    Size stride             # from one row of these to the next
     const int64_t *ids      # (n,), NULL: 0, 1, ...
     Doubles direction       # (n + R,)
     Doubles slope           # (n + R,)

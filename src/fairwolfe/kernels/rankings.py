@@ -99,10 +99,13 @@ class RankingsEngine(Engine):
     shown: cython.p_double
     slots: cython.p_double
     features: cython.p_double  # (q, m)
+    stride: Size  # from one row of these to the next
+    left_stride: Size
     position_weights: cython.p_double  # (k,), or NULL
     left: cython.pointer[cython.const[int64_t]]  # (n_left,): ids; NULL: all
     arrays: object
-    room: cython.p_double
+    zeros: Scratch  # of reward and rho
+    room: Scratch  # of what follows these
     g: cython.p_double  # (n_seen,)
     reward: cython.p_double  # (n,): 0 between two answers
     rho: cython.p_double  # (n,)
@@ -122,8 +125,8 @@ class RankingsEngine(Engine):
     places: cython.pointer[int64_t]  # (k,)
     picked_ids: cython.pointer[int64_t]  # (n_left,)
 
-    def __init__(self, plan: Any, state: Any) -> None:
-        Engine.__init__(self, plan, state)
+    def __init__(self, plan: Any, state: Any, before: Any = None) -> None:
+        Engine.__init__(self, plan, state, before)
         ranker: cython.pointer[Ranker] = cython.address(self.ranker)
         p, q = plan.sizes
         m, (two, k), n_rewards = state.exposed.size, state.slots.shape, state.theta.shape[1]
@@ -137,11 +140,10 @@ class RankingsEngine(Engine):
                 f"{m} items, {k} slots, {p} x {q} features, {n_rewards} rewards, phi "
                 f"{state.phi.shape}, {self.n_seen} of {self.n} coordinates seen"
             )
-        ids = np.arange(m) if plan.coordinates is None else plan.coordinates[: self.n_left]
-        tail = None if plan.coordinates is None else plan.coordinates[self.n_left :]
-        if not (
-            np.array_equal(np.unique(ids), ids)
-            and (tail is None or np.array_equal(tail, np.arange(m, self.n)))
+        if self.coordinates != cython.NULL and (
+            (np.diff(plan.coordinates) < 1).any()
+            or plan.coordinates[self.n_left] != m
+            or plan.coordinates[-1] != self.n - 1
         ):
             raise ValueError(f"coordinates {plan.coordinates} of {m} items and {n_rewards} rewards")
         self.left = self.coordinates
@@ -155,7 +157,8 @@ class RankingsEngine(Engine):
         self.attach("shown", cython.address(self.shown), (m,))
         self.attach("slots", cython.address(self.slots), (2, k))
         self.kept = state.features.shape[1] > 0
-        self.attach("features", cython.address(self.features), (q, m if self.kept else 0))
+        kept_items: Size = m if self.kept else 0
+        self.stride = self.attach_rows("features", cython.address(self.features), q, kept_items)
         wanted = 3 + 2 * n_rewards
         if plan.rule_params.size < wanted + (2 * n_rewards if plan.rule_params[0] < 0.0 else 0):
             raise ValueError(f"{plan.rule_params.size} numbers of the rule")
@@ -170,15 +173,14 @@ class RankingsEngine(Engine):
         self.position_weights = cython.NULL
         if plan.position_weights is not None:
             self.position_weights = pointer(plan.position_weights, (k,))
-        self._make_room()
+        self._make_room(before)
+        self.left_items, self.left_stride = self.features, self.stride
         if self.kept and self.left != cython.NULL:
-            columns = np.ascontiguousarray(state.features[:, ids])
-            memcpy(self.left_items, pointer(columns, (q, self.n_left)), 8 * q * self.n_left)
-        elif self.kept:
-            self.left_items = self.features
+            stride: Size = 0
+            self.left_items = rows_pointer(plan.left, q, self.n_left, cython.address(stride))
+            self.left_stride = stride
 
     def __dealloc__(self) -> None:
-        free(self.room)
         free(self.products)
 
     @cython.cfunc
@@ -231,22 +233,20 @@ class RankingsEngine(Engine):
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _make_room(self) -> cython.int:
+    def _make_room(self, before: RankingsEngine | None) -> cython.int:
         """Scratch, each array from the start of a cache line on."""
         c: Size = self.n_left
         k: Size = self.k
         q: Size = self.q
-        size: Size = self.n_seen + 2 * self.n + 2 * q * c + 2 * (c + self.n_rewards) + 3 * c
+        size: Size = self.n_seen + q * c + 2 * (c + self.n_rewards) + 3 * c
         size += k * (4 + 2 * q + self.n_rewards) + self.d + 4 + 8 * 19
         ranker: cython.pointer[Ranker] = cython.address(self.ranker)
-        self.room = cython.cast(cython.p_double, calloc(size + ranker_room(ranker), 8))
-        if self.room == cython.NULL:
-            raise MemoryError
-        self.g = aligned(self.room)
-        self.reward = aligned(self.g + self.n_seen)
-        self.rho = aligned(self.reward + self.n)
-        self.left_items = aligned(self.rho + self.n)
-        self.picked_items = aligned(self.left_items + q * c)
+        self.zeros = enough(None if before is None else before.zeros, 2 * self.n)
+        self.reward = self.zeros.at
+        self.rho = self.reward + self.zeros.size // 2
+        self.room = enough(None if before is None else before.room, size + ranker_room(ranker))
+        self.g = aligned(self.room.at)
+        self.picked_items = aligned(self.g + self.n_seen)
         self.picked_direction = aligned(self.picked_items + q * c)
         self.picked_slope = aligned(self.picked_direction + c + self.n_rewards)
         self.picked_exposed = aligned(self.picked_slope + c + self.n_rewards)
@@ -271,18 +271,19 @@ class RankingsEngine(Engine):
     def _pick(
         self,
         items: Doubles,
+        stride: Size,
         picks: cython.pointer[cython.const[int64_t]],
         count: Size,
         certifies: cython.bint,
         out: cython.pointer[Candidates],
     ) -> cython.void:
         """The candidates of a row: those at the places `picks` (count,) among the items that are
-        not retired, or all of these. items (q, n_left).
+        not retired, or all of these. items (q, n_left), rows `stride` numbers apart.
         """
         c: Size = self.n_left
         every: cython.bint = picks == cython.NULL
         out.n = c if every else count
-        out.items, out.ids = items, self.left
+        out.items, out.stride, out.ids = items, stride, self.left
         out.direction, out.slope = self.g, self.slope
         out.exposed, out.shown = self.exposed, self.shown
         if every and self.left == cython.NULL:
@@ -296,10 +297,10 @@ class RankingsEngine(Engine):
             self.picked_shown[i] = self.shown[self.picked_ids[i]]
         if every:
             return
-        out.items, out.direction = self.picked_items, self.picked_direction
+        out.items, out.stride, out.direction = self.picked_items, count, self.picked_direction
         for e in range(self.q):
             for i in range(count):
-                self.picked_items[e * count + i] = items[e * c + picks[i]]
+                self.picked_items[e * count + i] = items[e * stride + picks[i]]
         for i in range(count):
             self.picked_direction[i] = self.g[picks[i]]
         for r in range(self.n_rewards):
@@ -332,6 +333,7 @@ class RankingsEngine(Engine):
             ranker,
             row.user,
             given.items,
+            given.stride,
             given.n,
             given.direction,
             given.exposed,
@@ -354,7 +356,14 @@ class RankingsEngine(Engine):
             explain(ranker, given.n, self.places, row.parts, row.ranks)
         if certifies:
             certify_ranking(
-                ranker, row.user, given.items, given.n, given.slope, self.places, row.live
+                ranker,
+                row.user,
+                given.items,
+                given.stride,
+                given.n,
+                given.slope,
+                self.places,
+                row.live,
             )
             for j in range(2 * k):
                 total += row.live[j]
@@ -399,7 +408,7 @@ class RankingsEngine(Engine):
         """The features of the items of a ranking, (k, q): its own, or those that are kept."""
         if row.features != cython.NULL:
             return row.features
-        features_of(self.features, self.m, row.items, self.k, self.q, self.rows)
+        features_of(self.features, self.stride, row.items, self.k, self.q, self.rows)
         return self.rows
 
     def decide(
@@ -439,6 +448,7 @@ class RankingsEngine(Engine):
         given = cython.declare(Candidates)
         head: cython.pointer[Head] = out.head
         table: Doubles = self.left_items
+        given.stride = self.left_stride
         stride: Size = 0
         chosen: cython.pointer[cython.const[int64_t]] = cython.NULL
         begins: cython.pointer[cython.const[int64_t]] = cython.NULL
@@ -467,6 +477,7 @@ class RankingsEngine(Engine):
                     f"items {items.shape} for {self.n_left} items of {self.q} features"
                 )
             table = cython.address(tables[0, 0, 0])
+            given.stride = self.n_left
             stride = self.q * self.n_left if tables.shape[0] > 1 else 0
         elif not self.kept:
             raise ValueError("features of the items are not kept: give items")
@@ -532,6 +543,7 @@ class RankingsEngine(Engine):
         count: Size = 0
         own: cython.pointer[cython.const[int64_t]] = cython.NULL
         first: RankingRow = row
+        columns: Size = given.stride
         features: cython.p_double = self.rows
         issued: int64_t = cython.cast(int64_t, self.open[0].issued)
         certifies: cython.bint = self.certifies and self.window.planned > FIRST_WINDOW
@@ -547,7 +559,7 @@ class RankingsEngine(Engine):
             if picks != cython.NULL:
                 own, count = picks + starts[i], starts[i + 1] - starts[i]
             if i == 0 or picks != cython.NULL or stride > 0:
-                self._pick(items + i * stride, own, count, certifies, given)
+                self._pick(items + i * stride, columns, own, count, certifies, given)
             if not self._rank(cython.address(row), given, certifies):
                 done = i
                 break
@@ -558,7 +570,7 @@ class RankingsEngine(Engine):
             if row.features != cython.NULL:
                 features = cython.cast(cython.p_double, row.features)
             if moves or row.features != cython.NULL:
-                features_of(given.items, given.n, self.places, self.k, self.q, features)
+                features_of(given.items, given.stride, self.places, self.k, self.q, features)
             if moves:
                 self._open(cython.address(row), features)
             self._next(cython.address(row))
@@ -1192,7 +1204,7 @@ class RankingsEngine(Engine):
             return 1
         row.user = cython.cast(cython.p_double, now.users + now.tag * self.p)
         given.draws, given.pinned = now.draws, cython.NULL
-        by._pick(table, cython.NULL, 0, False, cython.address(given))
+        by._pick(table, m, cython.NULL, 0, False, cython.address(given))
         if not by._rank(cython.address(row), cython.address(given), False):
             return -1
         slot_means(cython.address(world.own), row.items, now.tag, now.means)

@@ -81,20 +81,20 @@ cdef Score score_by_name(str name)
 cdef Size ranker_room(const Ranker *self) noexcept nogil
 cdef void ranker_scratch(Ranker *self, double *room) noexcept nogil
 cdef Real rank(
-    Ranker *self, const double *user, const double *items, Size n, const double *direction,
-    const double *exposed, const double *shown, Real t, const int64_t *pinned,
+    Ranker *self, const double *user, const double *items, Size stride, Size n,
+    const double *direction, const double *exposed, const double *shown, Real t, const int64_t *pinned,
     const double *draws, int64_t *ranking
 ) noexcept nogil
 cdef void explain(
     Ranker *self, Size n, const int64_t *ranking, double *parts, int64_t *plain_rank
 ) noexcept nogil
 cdef void certify_ranking(
-    Ranker *self, const double *user, const double *items, Size n, const double *slope,
+    Ranker *self, const double *user, const double *items, Size stride, Size n, const double *slope,
     const int64_t *ranking, double *terms
 ) noexcept nogil
 
 cdef void exposure_rates(In slots, In weights, Out chances, Size k) noexcept nogil
-cdef void features_of(In items, Size n, InInts ranking, Size k, Size q, Out rows) noexcept nogil
+cdef void features_of(In items, Size stride, InInts ranking, Size k, Size q, Out rows) noexcept nogil
 cdef void expected_features(In chances, In user, In rows, Size k, Size p, Size q, Out x) noexcept nogil
 cdef int64_t count_exposed(
     int64_t exposure, InInts items, In exposed, In rewards, Size k, Size n_rewards, Size begin,
@@ -156,15 +156,16 @@ cdef Real _bonus(
 cdef void _add_pointwise(
     In own, In width, Real low, Real high, Real noise, Real wide, Real weight, Out out, Size n
 ) noexcept nogil
-cdef void _estimate_along(In turned, In items, Out out, Size q, Size n) noexcept nogil
-cdef void _worth(Ranker *self, const double *items, Size n, const double *weights) noexcept nogil
+cdef void _estimate_along(In turned, In items, Size stride, Out out, Size q, Size n) noexcept nogil
+cdef void _worth(Ranker *self, const double *items, Size stride, Size n, const double *weights) noexcept nogil
 cdef void _add_widths(Ranker *self, In weights, In params, Out out, Size n) noexcept nogil
 cdef void _around(Ranker *self, InInts pinned, Size n, Ints ranking) noexcept nogil
 cdef Real _swapped(
     Real chance, const double *draws, const int64_t *pinned, Ints ranking, Size k
 ) noexcept nogil
 cdef void _estimate_items(
-    Ranker *self, const double *user, const double *items, Size n, const double *weights
+    Ranker *self, const double *user, const double *items, Size stride, Size n,
+    const double *weights
 ) noexcept nogil
 cdef Real _arrange(
     Ranker *self, Size n, const int64_t *pinned, const double *draws, int64_t *ranking

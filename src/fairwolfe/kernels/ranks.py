@@ -221,19 +221,19 @@ def _add_pointwise(own, width, low, high, noise, wide, weight, out, n):
         out[i] += fabs(weight) * pointwise_bonus(own[i], low, high, noise, width[i], wide)
 
 
-def _estimate_along(turned, items, out, q, n):
-    """out_i = <turned, item_i>. turned (q,), items (q, n), out (n,)."""
+def _estimate_along(turned, items, stride, out, q, n):
+    """out_i = <turned, item_i>. turned (q,), items (q, n), rows `stride` numbers apart, out (n,)."""
     row: In
     for i in range(n):
         out[i] = 0.0
     for e in range(q):
         x = turned[e]
-        row = items + e * n
+        row = items + e * stride
         for i in range(n):
             out[i] = fma(x, row[i], out[i])
 
 
-def _worth(self, items, n, weights):
+def _worth(self, items, stride, n, weights):
     """What confidence widths are worth: bonus and wide. Where pointwise, wide are the sums
     sum_r |g_r| bonus_r of each item, and bonus is 1; so it is where widths are summed over stages.
 
@@ -260,7 +260,7 @@ def _worth(self, items, n, weights):
         of = self.products + s
         radius = pointwise_radius(cython.cast(Real, of.linear.d), of.linear.counters[UPDATES])
         for r in range(of.linear.rewards):
-            _estimate_along(of.turned + r * of.q, items, self.spare, of.q, n)
+            _estimate_along(of.turned + r * of.q, items, stride, self.spare, of.q, n)
             _add_pointwise(
                 self.spare,
                 self.width + s * self.most,
@@ -344,7 +344,7 @@ def _swapped(chance, draws, pinned, ranking, k):
     return probability if swaps > 0 else probability + other
 
 
-def _estimate_items(self, user, items, n, weights):
+def _estimate_items(self, user, items, stride, n, weights):
     """B and C of the user, estimates, widths, and what these are worth, in the ranker.
 
     user (p,), items (q, n), weights (R,). d^2 q + n q^2/2 multiplications.
@@ -356,9 +356,9 @@ def _estimate_items(self, user, items, n, weights):
     _combine(self, user, weights)
     for s in range(self.stages):
         of = self.products + s
-        estimates(self.combined, of.metric, items, self.spare, self.value, width, of.q, n)
+        estimates(self.combined, of.metric, items, stride, self.spare, self.value, width, of.q, n)
         width += self.most
-    _worth(self, items, n, weights)
+    _worth(self, items, stride, n, weights)
 
 
 def _arrange(self, n, pinned, draws, ranking):
@@ -373,15 +373,16 @@ def _arrange(self, n, pinned, draws, ranking):
     return _swapped(self.params[RANDOMIZE], draws, pinned, ranking, self.slots)
 
 
-def rank(self, user, items, n, direction, exposed, shown, t, pinned, draws, ranking):
+def rank(self, user, items, stride, n, direction, exposed, shown, t, pinned, draws, ranking):
     """The ranking, as places among the n candidates, best slot first; its propensity.
 
     It leaves B and C of the user, estimates, widths and scores in the ranker. user (p,),
-    items (q, n), direction (n + R,), exposed, shown (n,), t: rankings so far; pinned (k,): places
+    items (q, n), rows `stride` numbers apart, direction (n + R,), exposed, shown (n,), t: rankings
+    so far; pinned (k,): places
     of items that have their slot, -1 where it is free, or NULL; draws (1 + k // 2,), read where
     slots are swapped; ranking (k,).
     """
-    _estimate_items(self, user, items, n, direction + n)
+    _estimate_items(self, user, items, stride, n, direction + n)
     self.score(
         self.value,
         self.wide,
@@ -433,7 +434,7 @@ def explain(self, n, ranking, parts, plain_rank):
             plain_rank[slot] = _count_above(plain, self.spare, n) + 1
 
 
-def certify_ranking(self, user, items, n, slope, ranking, terms):
+def certify_ranking(self, user, items, stride, n, slope, ranking, terms):
     """By slot, of <slope, r> where it is exposed: the largest optimistic scores (0 without
     `bounds`), and by how much the ranking is below the largest estimates.
 
@@ -448,7 +449,7 @@ def certify_ranking(self, user, items, n, slope, ranking, terms):
     for r in range(n_rewards):
         most += max(slope[n + r] * self.ranges[r], slope[n + r] * self.ranges[n_rewards + r])
     _combine(self, user, slope + n)
-    _estimate_along(self.combined, items, self.spare, self.products.q, n)
+    _estimate_along(self.combined, items, stride, self.spare, self.products.q, n)
     for i in range(n):
         scores[i] = own[i] + slope[i]
     top_k(self.scores, n, k, self.best)
@@ -478,11 +479,11 @@ def exposure_rates(slots, weights, chances, k):
             chances[j] = slots[k + j] / slots[j] if slots[j] > 0.0 else 1.0
 
 
-def features_of(items, n, ranking, k, q, rows):
-    """The features of the items of a ranking. items (q, n), ranking (k,), rows (k, q)."""
+def features_of(items, stride, ranking, k, q, rows):
+    """The features of the items of a ranking. items: see `rank`, ranking (k,), rows (k, q)."""
     for j in range(k):
         for e in range(q):
-            rows[j * q + e] = items[e * n + ranking[j]]
+            rows[j * q + e] = items[e * stride + ranking[j]]
 
 
 def expected_features(chances, user, rows, k, p, q, x):
@@ -1012,6 +1013,7 @@ class Ranking:
                 cython.address(user[0]),
                 cython.address(items[0, 0]),
                 n,
+                n,
                 cython.address(direction[n]),
             )
             memcpy(cython.address(value[0]), own.value, 8 * n)
@@ -1080,6 +1082,7 @@ class Ranking:
             cython.address(self.own),
             cython.address(user[0]),
             cython.address(items[0, 0]),
+            n,
             n,
             cython.address(slope[0]),
             cython.address(ranking[0]),

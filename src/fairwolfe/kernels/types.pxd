@@ -16,6 +16,7 @@ ctypedef const double *Doubles          # read only; may overlap others
 # Views of NumPy arrays. Read only:
 ctypedef const double[::1] Vector
 ctypedef const double[:, ::1] Matrix
+ctypedef const double[:, :] Rows        # rows may be the beginnings of longer ones
 ctypedef const double[:, :, ::1] Tensor
 ctypedef const int64_t[::1] IntVector
 ctypedef const int64_t[:, ::1] IntMatrix

@@ -18,7 +18,7 @@ from fairwolfe.core.problem import Problem, number_where
 from fairwolfe.core.protocols import Base, Policy, ScalarPolicy, keeps
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave, EqualExposure, GiniEquality, TwoSided, Welfare
-from fairwolfe.ranking.ranker import LinUCBRank, Ranker, RankerSettings, RankState
+from fairwolfe.ranking.ranker import LinUCBRank, Ranker, RankerSettings, RankState, appended
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
 from fairwolfe.smoothing import Identity, Moreau
 
@@ -209,9 +209,11 @@ class _DeprivedFirst(Ranker):
         self._require_room(catalogue.ids.size, problem.n_slots or 0)
         return super().resume(problem, catalogue)
 
-    def with_items(self, state: RankState, features: Matrix) -> RankState:
+    def with_items(
+        self, state: RankState, features: Matrix, append: Callable[..., Any] = appended
+    ) -> RankState:
         self._require_room(self.catalogue(state).ids.size + len(features), state.slots.shape[1])
-        return super().with_items(state, features)
+        return super().with_items(state, features, append)
 
     def _require_room(self, n_items: int, n_slots: int) -> None:
         # Divided, as callers who give n_slots/n_items do: a product may be rounded otherwise.

@@ -7,6 +7,7 @@ that were, and shows the items of largest score.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -34,6 +35,11 @@ from fairwolfe.reduction.state import require_ranking_counts
 _HEAD = 3  # params before those of the rewards: exploration, 2 ln(1/delta_1), chance of a swap
 _NONE = np.empty(0)
 _PARTS = ("value", "exploration", "fairness")
+
+
+def appended(name: str, array: Any, new: Any) -> Any:
+    """An array with new columns."""
+    return np.concatenate([array, new], axis=-1)
 
 
 class RankEvidence(NamedTuple):
@@ -431,20 +437,24 @@ class Ranker(RankerSettings):
 
     # --- items --------------------------------------------------------------------------------
 
-    def with_items(self, state: RankState, features: Matrix) -> RankState:
-        """The state with new items; their features (new, q) are kept if those of the others are."""
+    def with_items(
+        self, state: RankState, features: Matrix, append: Callable[..., Any] = appended
+    ) -> RankState:
+        """The state with new items; their features (new, q) are kept if those of the others are.
+        append(name, array, new): the array with new columns.
+        """
         new = np.zeros(len(features))
         problem = replace(state.problem, n_items=state.exposed.size + new.size)
         kept = state.features
         if kept.shape[1]:
-            kept = np.ascontiguousarray(np.concatenate([kept, features.T], axis=1))
+            kept = append("features", kept, features.T)
         return state._replace(
             problem=problem,
             params=self._params(problem),
-            exposed=np.concatenate([state.exposed, new]),
-            shown=np.concatenate([state.shown, new + self.owed * state.slots[0, 0]]),
+            exposed=append("exposed", state.exposed, new),
+            shown=append("shown", state.shown, new + self.owed * state.slots[0, 0]),
             features=kept,
-            retired=np.concatenate([state.retired, new]),
+            retired=append("retired", state.retired, new),
         )
 
     def catalogue(self, state: RankState) -> Catalogue:

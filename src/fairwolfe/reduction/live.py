@@ -84,9 +84,20 @@ class Windows:
     @staticmethod
     def start(n: int, serial: float = 0.0) -> Vector:
         """The memory before anything is seen, for n rewards; serial: of the first certificate."""
-        memory = np.zeros(2 * (SIZE + 2 * n) + _SLOPE + n)
-        memory[PLANNED], memory[SERIAL] = _FIRST, serial
+        memory = np.empty(Windows.size(n))
+        Windows.begin(memory, serial)
         return memory
+
+    @staticmethod
+    def size(n: int) -> int:
+        """How many numbers the memory for n rewards has."""
+        return 2 * (SIZE + 2 * n) + _SLOPE + n
+
+    @staticmethod
+    def begin(memory: Vector, serial: float) -> None:
+        """Write what `start` returns."""
+        memory[:] = 0.0
+        memory[PLANNED], memory[SERIAL] = _FIRST, serial
 
     def restarted(self, n: int) -> Vector:
         """The memory of windows for n rewards that follow these: open decisions are not in them."""

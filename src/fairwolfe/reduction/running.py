@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, NoReturn, Self
 import numpy as np
 
 from fairwolfe.bandits.base import BanditState
-from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
-from fairwolfe.core.candidates import NONE, Candidates, find, item_features, sizes
+from fairwolfe.core.arrays import Cube, IntVector, Matrix, Room, Vector
+from fairwolfe.core.candidates import NONE, Candidates, Catalogue, find, item_features, sizes
 from fairwolfe.core.contexts import Arms
 from fairwolfe.core.decision import Batch, Decision, Learnt
 from fairwolfe.core.feedback import StageAnswer, row_of
@@ -34,13 +34,14 @@ from fairwolfe.core.streams import Numbered
 from fairwolfe.core.tables import short
 from fairwolfe.errors import InvalidInput, NumericalFailure
 from fairwolfe.kernels.arms import ArmsEngine
+from fairwolfe.kernels.gates import largest_square_norm
 from fairwolfe.kernels.limits import row_limit
 from fairwolfe.kernels.rankings import RankingsEngine
 from fairwolfe.objectives import Concave
 from fairwolfe.objectives.two_sided import grouped_by, labelled, require_no_labels
 from fairwolfe.oracles.linear_regression import DRIFT, STATUS, raise_useless
 from fairwolfe.reduction.constraints import Constraint, constraints
-from fairwolfe.reduction.live import Certificates, Live, Windows
+from fairwolfe.reduction.live import SERIAL, Certificates, Live, Windows
 from fairwolfe.reduction.logged import read_table
 from fairwolfe.reduction.state import Plan, State
 from fairwolfe.smoothing import Randomized, default_smoothing
@@ -49,6 +50,7 @@ from fairwolfe.smoothing.prices import Prices, typical_slope
 _OPEN, _ISSUED = 0, 1  # places in State.open
 _LANE = 1  # of draws by number for directions; the base has another
 _OPEN_FIELDS = ("open", "weights", "sums", "phi", "groups")
+_REWARD_FIELDS = ("totals", "earned", "clocks", "running", "weights", "sums", "answered")
 _RANKING_FIELDS = ("exposed", "shown", "slots", "features", "retired")
 
 
@@ -512,7 +514,6 @@ class Running(Repairable):
     def _plan(self, forecasts: bool, learns_direction: bool, **own: Any) -> Plan:
         kind, state, smoothing = self.kind, self.state, self.smoothing
         problem, n = kind.problem, kind.seen.n_objectives
-        coordinates = kind.sees(np.arange(float(problem.n_objectives))).astype(np.int64)
         tree = None
         if self.directed:
             made = getattr(smoothing, "tree", None)  # of directions that are not those of envelopes
@@ -520,6 +521,7 @@ class Running(Repairable):
             if self.prices:
                 tree = self.prices.tree(state.prices, state.factors)
         sampled = isinstance(smoothing, Randomized)
+        low, high = self._ranges()
         start = None if self.policy.start is None else np.array(self.policy.start)
         if start is not None and start.shape != (problem.n_objectives,):
             raise InvalidInput(
@@ -528,9 +530,9 @@ class Running(Repairable):
             )
         return Plan(
             tree=tree,
-            coordinates=coordinates if coordinates.size < problem.n_objectives else None,
-            low=problem.low,
-            high=problem.high,
+            coordinates=kind.coordinates,
+            low=low,
+            high=high,
             forget=self.forget,
             width=1.0 if self.prices else smoothing.step(self.objective, n, 0),
             fixed=getattr(smoothing, "horizon", None) is not None and not self.prices,
@@ -543,6 +545,10 @@ class Running(Repairable):
             groups=self.groups,
             **own,
         )
+
+    def _ranges(self) -> tuple[Vector, Vector]:
+        """The least and the largest value of each coordinate of a reward."""
+        return self.kind.problem.low, self.kind.problem.high
 
     @property
     def _n_read(self) -> int:
@@ -628,13 +634,17 @@ class Running(Repairable):
         def grown(array: Any) -> Any:
             return np.insert(array, [old] * count, 0.0, axis=-1)
 
-        names = ("totals", "earned", "clocks", "running", "weights", "sums", "answered")
-        longer = {name: grown(getattr(self.state, name)) for name in names}
+        longer = {name: grown(getattr(self.state, name)) for name in _REWARD_FIELDS}
         known = catalogue.attributes.extended(old, attributes or [{}] * count)
         return self._rebound(policy, base, longer, renew=True, attributes=known)
 
     def retire_items(self, policy: Any, ids: IntVector) -> Self:
         """These items are not shown any more, nor seen by f."""
+        self._require_left(policy, ids)
+        return self._rebound(policy, self.base.without_items(self.base_state, ids), renew=True)
+
+    def _require_left(self, policy: Any, ids: IntVector) -> None:
+        """Raise where items cannot be retired."""
         kind = self._items()
         require_no_labels(policy.followed)
         find(kind.catalogue, ids, "item")
@@ -644,7 +654,9 @@ class Running(Repairable):
                 f"{ids.size} items are to be retired and {left} would be left for {kind.n_slots} "
                 "slots; add items first"
             )
-        return self._rebound(policy, self.base.without_items(self.base_state, ids), renew=True)
+
+    def settle(self) -> None:
+        """After items have come or gone, and before anything else: nothing to do."""
 
     def _rebound(
         self,
@@ -659,19 +671,24 @@ class Running(Repairable):
         held = self.base.catalogue(base)
         new = held._replace(attributes=old.attributes if attributes is None else attributes)
         kind = self._items().holding(new)
-        bound = bind(policy, kind)
-        changed: dict[str, Any] = dict(arrays or {})
-        both = (old.attributes, old.ids), (new.attributes, new.ids)
-        changed["groups"], changed["gaps"] = moved(self.state.groups, self.state.gaps, *both)
-        prices = _fresh(None)
-        if bound.prices is not None:
-            prices = bound.prices.carried(self.state.prices, self.state.factors, self.prices)
-        changed["prices"], changed["factors"] = prices
+        changed = {**(arrays or {}), **self._carried(bind(policy, kind), new)}
         if renew:
             changed["live"] = self.windows.restarted(kind.seen.n_objectives)
         state = self._with_base(self.state._replace(**changed), base)
         running: Self = policy.running(kind, state)
         return running
+
+    def _carried(self, bound: BoundPolicy, new: Catalogue) -> dict[str, Any]:
+        """What a state with other items has of groups and of prices."""
+        old = self._items().catalogue
+        both = (old.attributes, old.ids), (new.attributes, new.ids)
+        groups, gaps = moved(self.state.groups, self.state.gaps, *both)
+        prices, factors = _fresh(None)
+        if bound.prices is not None:
+            prices, factors = bound.prices.carried(
+                self.state.prices, self.state.factors, self.prices
+            )
+        return {"groups": groups, "gaps": gaps, "prices": prices, "factors": factors}
 
     @staticmethod
     def _with_base(state: State, base: Any) -> State:
@@ -751,6 +768,23 @@ class RankingsRunning(Running):
     """A policy for rankings over a ridge regression, compiled."""
 
     kind: RankingKind
+    _grown: tuple[Any, ...] | None = None  # what `settle` has to write
+
+    def __init__(
+        self,
+        policy: Any,
+        bound: BoundPolicy,
+        rule: Any,
+        state: State | None = None,
+        before: RankingsRunning | None = None,
+        room: Room | None = None,
+    ) -> None:
+        """before: what this one replaces after items have come or gone; room: the memory of the
+        arrays of both.
+        """
+        self._before, self._room = before, Room() if room is None else room
+        super().__init__(policy, bound, rule, state)
+        self._before = None
 
     def _fresh(self) -> State:
         kind, problem = self.kind, self.kind.problem
@@ -774,8 +808,10 @@ class RankingsRunning(Running):
             exposure=self.base.exposure,
             by_chance=self.policy.iterate == "expected",
             owed=rule.owed,
+            left=self.kind.catalogue.left() if self.kind.coordinates is not None else None,
         )
-        self.engine = RankingsEngine(self.plan, state)
+        before = self._before
+        self.engine = RankingsEngine(self.plan, state, None if before is None else before.engine)
         n = problem.n_objectives if self.plan.keeps_direction else 0
         self._shape = problem.n_slots or 0, self.plan.sizes[0], n
 
@@ -784,6 +820,91 @@ class RankingsRunning(Running):
         state, oracle = self.state, self.state.design(self.plan.learn_params)
         counts = (getattr(state, name) for name in _RANKING_FIELDS)
         return self.rule.state(self.kind.problem, self.rule.params, oracle, *counts)
+
+    def _ranges(self) -> tuple[Vector, Vector]:
+        before, n = self._before, self.kind.problem.n_objectives
+        if before is None:
+            return super()._ranges()
+        low, high = before.plan.low, before.plan.high
+        return self._room.resized("low", low, n), self._room.resized("high", high, n)
+
+    # --- items --------------------------------------------------------------------------------
+
+    def add_items(
+        self,
+        policy: Any,
+        features: Matrix,
+        instead: IntVector = NONE,
+        attributes: Sequence[Mapping[str, str]] = (),
+    ) -> Self:
+        require_no_labels(policy.followed)
+        old, count, room = self._items().catalogue, len(features), self._room.copy()
+        total = old.total + count
+        base = self.base.with_items(self.base_state, features, room.appended)
+        largest = None
+        if old.largest is not None and not instead.size:
+            largest = max(old.largest, largest_square_norm(features))
+        columns = None
+        if old.columns is not None:
+            columns = room.appended("columns", old.columns, features.T)
+        new = old._replace(
+            ids=room.appended("ids", old.ids, np.arange(old.total, total)),
+            features=base.features,
+            total=total,
+            attributes=old.attributes.extended(old.total, attributes or [{}] * count),
+            columns=columns,
+            largest=largest,
+        )
+        if instead.size:
+            new = _without(new, instead)
+        return self._moved(policy, base, new, room, instead)
+
+    def retire_items(self, policy: Any, ids: IntVector) -> Self:
+        self._require_left(policy, ids)
+        catalogue = self.kind.catalogue
+        return self._moved(
+            policy, self.base_state, _without(catalogue, ids), self._room.copy(), ids
+        )
+
+    def _moved(
+        self, policy: Any, base: Any, catalogue: Catalogue, room: Room, retired: IntVector
+    ) -> Self:
+        """The policy with other items. It shares memory with this one, which is useless after
+        `settle` of the other; until then nothing of this one has changed.
+        """
+        old, kind = self.kind.catalogue, self.kind.holding(catalogue)
+        bound = bind(policy, kind)
+        n, n_seen = kind.problem.n_objectives, kind.seen.n_objectives
+        changed = self._carried(bound, catalogue)
+        for name in _REWARD_FIELDS:
+            changed[name] = room.resized(name, getattr(self.state, name), n)
+        changed["live"] = room.resized("live", self.state.live, Windows.size(n_seen))
+        state = self._with_base(self.state._replace(**changed), base)
+        rule = bound.base.rule(bound.kind.problem)
+        running = type(self)(policy, bound, rule, state, self, room)
+        arrays = [getattr(self.state, name) for name in _REWARD_FIELDS]
+        arrays += [self.plan.low, self.plan.high]
+        tails = [array[..., old.total :].copy() for array in arrays]
+        running._grown = (old.total, tails, retired, self.windows.now.numbers[SERIAL] + 1.0)
+        return running
+
+    def settle(self) -> None:
+        """Write what is new, after items have come or gone, into memory that the policy before
+        used; nothing may interrupt it. The rewards of users follow those of the items.
+        """
+        if self._grown is None:
+            return
+        old, tails, retired, serial = self._grown
+        total, state = self.kind.catalogue.total, self.state
+        arrays = [getattr(state, name) for name in _REWARD_FIELDS]
+        new = [0.0] * len(arrays) + [0.0, 1.0]
+        arrays += [self.plan.low, self.plan.high]
+        for array, value, tail in zip(arrays, new, tails, strict=True):
+            array[..., old:total] = value
+            array[..., total:] = tail
+        state.retired[retired] = 1.0
+        Windows.begin(state.live, serial)
+        self._grown = None
 
     @property
     def limit(self) -> float:
@@ -845,6 +966,16 @@ class RankingsRunning(Running):
         own.exposure[:], own.g[:] = 0.0, 0.0  # no part of what is learnt
         if self.engine.study(own, shown.exposed, shown.rewards) < n:
             self._raise_useless()
+
+
+def _without(catalogue: Catalogue, ids: IntVector) -> Catalogue:
+    """A catalogue in which items are not shown any more."""
+    gone = find(catalogue, np.unique(ids), "item")
+    columns = None
+    if catalogue.features.shape[1]:
+        columns = np.ascontiguousarray(np.delete(catalogue.left(), gone, axis=1))
+    left = np.delete(catalogue.ids, gone)
+    return catalogue._replace(ids=left, columns=columns, largest=None)
 
 
 def require_one_stage(learner: Any, problem: Problem) -> None:

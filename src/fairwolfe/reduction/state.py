@@ -171,5 +171,6 @@ class Plan:
     slot_ranges: Any = None  # (2, R)
     position_weights: Vector | None = None
     exposure: str = ""  # what counts as exposed
+    left: Any = None  # (q, items not retired) features of these, where some are retired
     by_chance: bool = False  # whether chances of exposure are averaged
     owed: float = 0.0  # the share of rankings that an item must be shown in
