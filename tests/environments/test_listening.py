@@ -421,3 +421,31 @@ def test_a_million_rows_need_little_memory(tmp_path: Path) -> None:
         # 24 bytes a row, a few times over while they are sorted; Python objects would need 1 GB.
         assert found["mb"] < 400.0
     assert len(hashes) == 1
+
+
+# --- what a count is trusted with, and the scale ------------------------------------------------
+
+
+@pytest.mark.parametrize("weights", ["log1p", "counts", "ones"])
+def test_weights_of_the_least_squares(weights: str, cache: Path) -> None:
+    """One half step of the least squares by hand, from the users' factors to the items'."""
+    world = listening(weights=weights, factors=3, iterations=40, scale=False)
+    counts = np.asarray(world.plays.todense())
+    trust = {"log1p": np.log1p(counts), "counts": counts, "ones": (counts > 0).astype(float)}
+    users, items = world._factors
+    c = np.where(counts > 0, trust[weights], 1.0)
+    for i, v in enumerate(items):
+        gram = users.T @ (c[:, i, None] * users) + 0.01 * np.eye(3)
+        best = np.linalg.solve(gram, users.T @ (c[:, i] * (counts[:, i] > 0)))
+        np.testing.assert_allclose(v, best, atol=2e-3)
+    arrays = world.init(stream(0, "w"))
+    np.testing.assert_array_equal(arrays.users, users)  # not scaled
+    assert listening(weights=weights, factors=3, iterations=40)._factors.hash == world.factors_hash
+
+
+def test_weights_have_factors_of_their_own(cache: Path) -> None:
+    hashes = {listening(weights=weights).factors_hash for weights in ("log1p", "counts", "ones")}
+    assert len(hashes) == 3
+    for bad in ({"weights": "raw"}, {"scale": "yes"}):
+        with pytest.raises(InvalidInput, match=r"weights is 'raw'|scale is 'yes'"):
+            listening(**bad)

@@ -12,7 +12,7 @@ from fairwolfe.core.registry import KINDS
 from fairwolfe.errors import InvalidInput
 from fairwolfe.lab import Experiment, load
 from fairwolfe.lab.play import OPTIONS, build
-from fairwolfe.lab.spec import canonical, flat, parse
+from fairwolfe.lab.spec import RunSettings, canonical, flat, parse
 from tests.lab.lab_specs import MINE, SMALL
 
 SPECS = sorted((Path(__file__).parents[2] / "examples" / "specs").glob("*.toml"))
@@ -335,3 +335,13 @@ policies.own = { name = "frank-wolfe", objective = "Minimum()", base = { name = 
         Experiment.of(text.replace('"Minimum()"', '"Minimun()"')).check()
     with pytest.raises(InvalidInput, match=r"objective is the text .*; give it as a table"):
         Experiment.of(text + '[grid]\n"objective.beta" = [1]\n').check()
+
+
+def test_an_environment_whose_seed_is_that_of_the_run() -> None:
+    settings = RunSettings(
+        environment={"name": "lastfm-50", "factors": 3, "seed": "run"},
+        objective={"name": "two-sided", "items": {"name": "gini-equality"}},
+        policy={"name": "linucb-rank"},
+        horizon=10,
+    )
+    assert [build(settings, seed=seed).environment.seed for seed in (0, 7)] == [0, 7]

@@ -18,9 +18,10 @@ import numpy as np
 
 from fairwolfe.core.arrays import IntVector
 from fairwolfe.core.files import cache_folder
-from fairwolfe.core.problem import Problem, positive, whole_number
+from fairwolfe.core.problem import Problem, one_of, positive, whole_number
 from fairwolfe.environments.factor_model import DCG10, BilinearWorld, FactorModel, calibration_of
 from fairwolfe.environments.plays import (
+    WEIGHTS,
     AlsSettings,
     Factors,
     Id,
@@ -102,7 +103,7 @@ class Listening(TableWorld):
     """Users and items of a table, with factors from how often each user had each item.
 
     The users and items with the most plays of the whole table are kept. Alternating least squares
-    on log(1 + count) give factors, which are scaled so that the largest u.v is 1; u.v is the chance
+    on the counts give factors, which are scaled so that the largest u.v is 1; u.v is the chance
     that a user clicks an item that is exposed, in the world `FactorModel` of these factors.
 
     The table is read at the first use: a file in batches, 24 bytes of memory for each row. Factors
@@ -120,6 +121,8 @@ class Listening(TableWorld):
     position_weights: of the slots, as in `FactorModel`, the same for all users
     calibration: as in `FactorModel`. Least squares may give u.v < 0, so None will rarely do; "clip"
         is the default; with "affine" clicks are linear in the features
+    weights: how much the least squares trust a count: "log1p", log(1 + count), "counts" or "ones"
+    scale: whether factors are scaled; else u.v is what the least squares gave
     factors, iterations, regularization, alpha, seed: of the least squares
 
     Reference: appendix of the paper, "Fair ranking", "Environments"; what it leaves open is ours.
@@ -143,6 +146,8 @@ class Listening(TableWorld):
     by: str = "plays"
     position_weights: Sequence[float] = DCG10
     calibration: str | None = "clip"
+    weights: str = "log1p"
+    scale: bool = True
     factors: int = 10
     iterations: int = 15
     regularization: float = 0.01
@@ -156,6 +161,9 @@ class Listening(TableWorld):
                 raise InvalidInput(f"{name} is {given!r}; give the name of a column")
         if self.by not in ("plays", "listeners"):
             raise InvalidInput(f"by is {self.by!r}; give 'plays' or 'listeners'")
+        one_of("weights", self.weights, tuple(WEIGHTS))
+        if not isinstance(self.scale, bool):
+            raise InvalidInput(f"scale is {self.scale!r}; give True or False")
         kept = [name for name in ("users", "items") if getattr(self, name) is not None]
         check_fields(self, whole_number, *kept, "factors", "iterations")
         check_fields(self, positive, "regularization", "alpha")
@@ -193,11 +201,11 @@ class Listening(TableWorld):
                 "0, or keep more of them"
             )
         wanted = (self.factors, self.iterations, self.regularization, self.alpha, self.seed)
-        return factorise(chosen.counts, AlsSettings(*wanted))
+        return factorise(chosen.counts, AlsSettings(*wanted), self.weights)
 
     @cached_property
     def _model(self) -> FactorModel:
-        users, items = scaled(self._factors)
+        users, items = scaled(self._factors) if self.scale else self._factors
         return FactorModel(users, items, self.position_weights, self.calibration)
 
     @classmethod
@@ -276,13 +284,22 @@ def find() -> Path:
 class _LastFM(TableWorld):
     position_weights: Sequence[float] = DCG10
     calibration: str | None = "clip"
+    _: KW_ONLY
+    by: str = "plays"
+    weights: str = "log1p"
+    scale: bool = True
+    factors: int = 10
+    seed: int = 0
     n_users: ClassVar[int | None]
     n_items: ClassVar[int | None]
 
     def __post_init__(self) -> None:
         # What an option may be is known there; nothing is read by this.
-        known = Listening("", position_weights=self.position_weights, calibration=self.calibration)
+        known = Listening("", **self._options())
         check_fields(self, lambda name, given: known.position_weights, "position_weights")
+
+    def _options(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def listening(self) -> Listening:
@@ -294,14 +311,14 @@ class _LastFM(TableWorld):
             count="weight",
             users=self.n_users,
             items=self.n_items,
-            position_weights=self.position_weights,
-            calibration=self.calibration,
+            **self._options(),
         )
 
     @classmethod
     def examples(cls) -> tuple[Self, ...]:
         """Instances for the conformance checks."""
-        return cls(), cls(dcg(3), "affine")
+        literal = cls(by="listeners", weights="counts", scale=False, factors=5, seed=1)
+        return cls(), cls(dcg(3), "affine"), literal
 
 
 @dataclass(frozen=True)
@@ -309,7 +326,8 @@ class LastFM50(_LastFM):
     """The 50 users and the 50 artists of Last.fm with the most plays; see `Listening`.
 
     ``make("lastfm-50")``. The file is looked for in ``$FAIRWOLFE_DATA/lastfm``, then in the user's
-    cache, where ``fairwolfe data lastfm`` puts it; its checksum is checked.
+    cache, where ``fairwolfe data lastfm`` puts it; its checksum is checked. The options are those
+    of `Listening`.
 
     Reference: Section 5 and appendix of the paper, "Fair ranking".
 

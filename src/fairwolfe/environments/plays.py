@@ -8,7 +8,7 @@ import re
 import warnings
 import zipfile
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -227,6 +227,14 @@ class AlsSettings(NamedTuple):
     random_state: int
 
 
+WEIGHTS: dict[str, Callable[[Any], Any]] = {
+    "log1p": lambda counts: counts.log1p(),
+    "counts": lambda counts: counts,
+    "ones": lambda counts: counts.sign(),
+}
+"""What the least squares trust a count with, of a sparse matrix."""
+
+
 class Factors(NamedTuple):
     """Of users (n, p) and of items (m, p)."""
 
@@ -243,17 +251,18 @@ class Factors(NamedTuple):
         return digest.hexdigest()
 
 
-def factorise(counts: Any, settings: AlsSettings) -> Factors:
-    """Factors of log(1 + counts), a sparse matrix (users, items); from the cache if they are there.
+def factorise(counts: Any, settings: AlsSettings, weights: str = "log1p") -> Factors:
+    """Factors of counts, a sparse matrix (users, items); from the cache if they are there.
 
     The loss is that of implicit feedback: sum_ui c_ui (p_ui - u.v)^2 with p = 1 where something was
-    played and 0 elsewhere, c = alpha log(1 + count) there and 1 elsewhere, and ridge terms.
+    played and 0 elsewhere, c = alpha weight there and 1 elsewhere, and ridge terms; `weights` names
+    one of `WEIGHTS` of the count.
     """
-    file = cache_folder() / "factors" / f"{_key(counts, settings)}.npz"
+    file = cache_folder() / "factors" / f"{_key(counts, settings, weights)}.npz"
     kept = _read(file, (counts.shape[0], counts.shape[1]), settings.factors)
     if kept is not None:
         return kept
-    factors = _als(counts.log1p(), settings)
+    factors = _als(WEIGHTS[weights](counts), settings)
     # A cache that cannot be written to costs time, nothing else.
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -270,8 +279,9 @@ def scaled(factors: Factors) -> Factors:
     return Factors(factors.users / math.sqrt(largest), factors.items / math.sqrt(largest))
 
 
-def _key(counts: Any, settings: AlsSettings) -> str:
-    digest = hashlib.sha256(repr((version("fairwolfe"), counts.shape, tuple(settings))).encode())
+def _key(counts: Any, settings: AlsSettings, weights: str) -> str:
+    made = (version("fairwolfe"), counts.shape, tuple(settings), weights)
+    digest = hashlib.sha256(repr(made).encode())
     for part, kind in ((counts.indptr, "<i8"), (counts.indices, "<i8"), (counts.data, "<f8")):
         digest.update(part.astype(kind).tobytes())
     return digest.hexdigest()

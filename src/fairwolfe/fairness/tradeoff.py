@@ -324,6 +324,16 @@ def smallest_gap(one: Matrix, other: Matrix) -> float:
     return float((np.interp(points, *first.T) - np.interp(points, *second.T)).min())
 
 
+def middle_gap(one: Matrix, other: Matrix) -> float:
+    """The median difference of two interpolated curves over their common range; NaN without any."""
+    first, second = _function(one), _function(other)
+    low, high = max(first[0, 0], second[0, 0]), min(first[-1, 0], second[-1, 0])
+    if not low < high:
+        return float("nan")
+    points = np.linspace(low, high, 201)
+    return float(np.median(np.interp(points, *first.T) - np.interp(points, *second.T)))
+
+
 def _function(points: Matrix) -> Matrix:
     """Points by rising Gini index, of equals the one of most utility."""
     ordered = points[np.lexsort((-points[:, 1], points[:, 0]))]

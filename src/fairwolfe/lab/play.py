@@ -68,8 +68,12 @@ def _lateness(value: Any, path: str) -> Lateness:
 OPTIONS: dict[str, Callable[[Any, str], Any]] = {"scalar_regret": _flag, "lateness": _lateness}
 
 
-def build(settings: RunSettings, label: str = "policy") -> Parts:
-    """The objects of a run.
+BY_RUN = "run"
+"""As the seed of an environment in a spec: each run makes its own world, from its own seed."""
+
+
+def build(settings: RunSettings, label: str = "policy", seed: int = 0) -> Parts:
+    """The objects of a run; seed: its own, for an environment whose seed is `BY_RUN`.
 
     >>> from fairwolfe.lab.spec import RunSettings
     >>> policy = {"name": "frank-wolfe", "base": {"name": "linucb"}}
@@ -78,7 +82,10 @@ def build(settings: RunSettings, label: str = "policy") -> Parts:
     >>> build(one).policy.objective
     Minimum()
     """
-    world = _environment(canonical(settings.environment))
+    table = settings.environment
+    if table.get("seed") == BY_RUN:
+        table = {**table, "seed": seed}
+    world = _environment(canonical(table))
     objective: Concave | None = None
     if settings.objective is not None:
         # Where the policy's own is what is measured, the path is the policy's; both are right.
@@ -136,7 +143,7 @@ def play(run: Run, progress: Callable[[int], None] | None = None) -> bytes:
     began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
-        parts = build(run.settings, run.label)
+        parts = build(run.settings, run.label, run.seed)
         times = checkpoint_grid(run.settings.horizon, run.settings.checkpoints)
         clock = _Clock(progress, set(times.tolist()))
         trace = simulate(

@@ -3,20 +3,22 @@
 A claim is judged over seeds, paired: it *holds* where the 95 % interval lies on the right side, and
 is *undecided* where the interval straddles.
 
-Statistics and thresholds were registered twice. The first registration, before any run, is `FIRST`.
-The second was written when the verdicts of the first were known: the claims about Last.fm-50 in a
-second reading of the data, and other statistics for five sentences, whose ids end in '.
+Statistics and thresholds were registered three times. The first registration, before any run, is
+`FIRST`. The second was written when the verdicts of the first were known: the claims about
+Last.fm-50 in a second reading of the data, and other statistics for five sentences, whose ids end
+in '. The third (`THIRD`) was written after both: the literal reading of the data, fresh seeds, f of
+the *observed* averages as in Eq. (3), and statistics nearer to the sentences, whose ids end in ''.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from fairwolfe.core.arrays import Vector
 from fairwolfe.lab.paper import judges as by
-from fairwolfe.lab.paper.curves import Curves, Finding, Truth, above
+from fairwolfe.lab.paper.curves import Curves, Finding, Truth, Verdict, above, all_of
 from fairwolfe.lab.paper.studies import STUDIES, Reading
 
 
@@ -40,14 +42,39 @@ class Claim:
         return STUDIES[self.needs[-1]].reading
 
     @property
-    def registration(self) -> Literal["first", "second"]:
+    def registration(self) -> Reading:
         """When its statistic and its world were fixed."""
+        if self.reading == "third":
+            return "third"
         return "second" if self.reading == "second" or self.id.endswith("'") else "first"
 
     @property
     def where(self) -> str:
         """The experiments, in words."""
         return " and ".join(self.needs)
+
+    @property
+    def observed(self) -> bool:
+        """Whether it is judged by f of the observed averages: arms, as the paper says, are not."""
+        return self.registration == "third" and not self.where.startswith("arms")
+
+    @property
+    def claim(self) -> str:
+        """The claim of the paper that it is a reading of.
+
+        >>> sorted({claim.claim for claim in FIRST})[-3:], len({claim.claim for claim in FIRST})
+        (['R9', 'T1', 'T2'], 26)
+        """
+        return claim_of(self.id)
+
+
+def claim_of(id: str) -> str:
+    """The claim of the paper that an id is a statistic of.
+
+    >>> claim_of("R9''"), claim_of("R17b"), claim_of("A1b")
+    ('R9', 'R17', 'A1b')
+    """
+    return "R17" if id.startswith("R17") else id.rstrip("'")
 
 
 def judge(
@@ -63,9 +90,77 @@ def judge(
     for claim in CLAIMS if claims is None else claims:
         needed = [results, truths or {}] if claim.certified else [results]
         if all(name in given for given in needed for name in claim.needs):
-            known = (given[name] for given in needed for name in claim.needs)
+            known = [given[name] for given in needed for name in claim.needs]
+            if claim.observed:
+                known = [one.observed() if isinstance(one, Curves) else one for one in known]
             findings.append((claim, claim.judge(*known)))
     return findings
+
+
+def judge_observed(claim: Claim, results: Mapping[str, Curves]) -> Finding | None:
+    """The finding by f of the observed averages, for claims about rankings that are judged by the
+    expected ones; None for the others.
+    """
+    if claim.certified or claim.observed or not claim.where.startswith("lastfm"):
+        return None
+    kept = [results[name] for name in claim.needs]
+    if any("observed" not in run for one in kept for run in one.runs.values()):
+        return None
+    return claim.judge(*(one.observed() for one in kept))
+
+
+class ByClaim(NamedTuple):
+    """What the rows of one claim say together, in one registration."""
+
+    claim: str
+    registration: Reading
+    verdict: Verdict
+    """Of all its rows: it holds where all hold, and does not where one does not."""
+    rows: list[tuple[Claim, Finding]]
+
+
+def by_claim(judged: Iterable[tuple[Claim, Finding]]) -> list[ByClaim]:
+    """A verdict for each claim and registration, in the order of the rows."""
+    groups: dict[tuple[Reading, str], list[tuple[Claim, Finding]]] = {}
+    for claim, finding in judged:
+        groups.setdefault((claim.registration, claim.claim), []).append((claim, finding))
+    return [
+        ByClaim(id, registration, all_of(*(finding for _, finding in rows)).verdict, rows)
+        for (registration, id), rows in groups.items()
+    ]
+
+
+_LINES = 8
+
+
+def failures(judged: list[tuple[Claim, Finding]]) -> list[str]:
+    """A line for each claim that does not hold, of the last registration that judged it, and why:
+    what was found, what it had to be, and what another registration says. At most eight; those
+    that do not hold before those that are undecided.
+    """
+    groups = by_claim(judged)
+    newest = {group.claim: group for group in groups}
+    missed = [group for group in newest.values() if group.verdict != "holds"]
+    missed.sort(key=lambda group: group.verdict == "undecided")
+    lines = []
+    for group in missed[:_LINES]:
+        order = {"does not hold": 0, "undecided": 1, "holds": 2}
+        claim, found = min(group.rows, key=lambda row: order[row[1].verdict])
+        others = [one for one in groups if one.claim == group.claim and one is not group]
+        kept = [one.registration for one in others if one.verdict == "holds"]
+        why = f"it holds by the {' and '.join(kept)} registration" if kept else ""
+        if not kept and others:
+            why = "it holds by none of the registrations"
+        if group.verdict == "undecided":
+            why = "; ".join(filter(None, ["the interval straddles", why]))
+        lines.append(
+            f"{claim.id} {group.verdict} ({claim.sentence}; {claim.where}): {found.statistic} is "
+            f"{found.estimate:.4g} ({found.low:.4g} to {found.high:.4g}), to be {found.wanted}"
+            f"{'; ' * bool(why)}{why}."
+        )
+    if len(missed) > _LINES:
+        lines[-1] += f" {len(missed) - _LINES} more are in the tables."
+    return lines
 
 
 _BETTER_TRADE = "FW-LinUCBRank has more utility than FairLearn at all levels of inequality"
@@ -147,6 +242,82 @@ _AGAIN = (
     Claim("T1'", _LOG_SLOPE, ("regret-ranking",), by.vanishes_but_for_logarithm(by.FAIR)),
 )
 
+_CHEAP = ("R1", "R2", "R3", "R4", "R5", "R11", "R13", "R14", "R16", "R17a", "R17b", "R18")
+_MEAN = "The mean curve of Unbiased decreases after {}"
+_ALPHA = "alpha controls the degree of redistribution"
+
+THIRD: tuple[Claim, ...] = (
+    *(
+        replace(claim, needs=tuple(f"{name}-third" for name in claim.needs))
+        for claim in FIRST
+        if claim.id in _CHEAP
+    ),
+    *(
+        Claim(id, sentence, (f"{where}-third",), rule, certified)
+        for id, where, sentence, rule, certified in (
+            (
+                "R4''",
+                "lastfm-50-tradeoff",
+                "FW-LinUCBRank has much more utility than FairLearn",
+                by.much_more_utility,
+                False,
+            ),
+            (
+                "R7''",
+                "lastfm-50-gini",
+                "FW is highest across timesteps",
+                by.highest_in_rounds,
+                False,
+            ),
+            (
+                "R8''",
+                "lastfm-50-welfare",
+                "FW is highest across timesteps",
+                by.highest_in_rounds,
+                False,
+            ),
+            ("R9''", "lastfm-50-gini", _MEAN.format("10^4"), by.mean_falls_after(3e3, 3e4), False),
+            (
+                "R10''",
+                "lastfm-50-welfare",
+                _MEAN.format("5 10^5"),
+                by.mean_falls_after(1.5e5, 1.5e6),
+                False,
+            ),
+            ("R15''", "lastfm-2k-gini", _SOON.format("5,000"), by.most_of_the_way(5e3), False),
+            ("R15''", "lastfm-2k-gini", _SOONER, by.sooner_than_others, False),
+            (
+                "R16''",
+                "lastfm-2k-welfare",
+                "FW converges in about 500 rounds, to 97 % of its value",
+                by.converges_by(5e2, 97.0),
+                False,
+            ),
+            ("T1''", "regret-arms", _SLOPE, by.observed_vanishes("FW-LinUCB"), True),
+            ("T1''", "regret-arms", _SLOPE, by.observed_vanishes("FW-SquareCB"), True),
+            ("T1''", "regret-ranking", _SLOPE, by.observed_vanishes(by.FAIR), True),
+            ("A1", "lastfm-50-alpha", _ALPHA, by.redistributes(0.9, 0.7, 0.5, 0.3), False),
+            ("A1b", "lastfm-50-alpha", f"{_ALPHA}, to .1", by.redistributes(0.3, 0.1), False),
+            ("B1", "lastfm-50-welfare-beta", _MOVES, by.beta_moves, True),
+            ("B1", "lastfm-50-equal-beta", _MOVES, by.beta_moves, True),
+            (
+                "E1",
+                "arms-50-5",
+                "FW-LinUCB is better when epsilon is smaller",
+                by.less_explores_better,
+                False,
+            ),
+            (
+                "E1",
+                "arms-50-20",
+                "FW-LinUCB is better when epsilon is smaller",
+                by.less_explores_better,
+                False,
+            ),
+        )
+    ),
+)
+
 CLAIMS: tuple[Claim, ...] = (
     *FIRST,
     *(
@@ -155,6 +326,7 @@ CLAIMS: tuple[Claim, ...] = (
         if all(f"{name}-second" in STUDIES for name in claim.needs)
     ),
     *_AGAIN,
+    *THIRD,
 )
 
 

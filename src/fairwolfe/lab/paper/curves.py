@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -20,7 +20,7 @@ from fairwolfe.core.tables import interval
 from fairwolfe.errors import InvalidInput, did_you_mean
 from fairwolfe.fairness.frontier import Frontier
 from fairwolfe.fairness.metrics import gini_index
-from fairwolfe.lab.play import build
+from fairwolfe.lab.play import BY_RUN, build
 from fairwolfe.lab.spec import Cell, Experiment
 from fairwolfe.objectives import Concave, GiniEquality, TwoSided
 from fairwolfe.objectives.exposure import FAIRNESS
@@ -114,12 +114,34 @@ class Curves:
                 mine[chosen.sub("", label).rstrip(", ")] = run
         return {value: Curves(self.t, runs, self.seeds) for value, runs in sorted(parts.items())}
 
+    def leads(self, label: str) -> Matrix:
+        """Whether a label is highest, (seeds, checkpoints)."""
+        rivals = np.max([self.over_time(other) for other in self.runs if other != label], axis=0)
+        higher: Matrix = self.over_time(label) > rivals
+        return higher
+
     def lead(self, label: str, start: float = 1.0) -> Vector:
         """The share of checkpoints from `start` on at which a label is highest, by seed."""
-        rivals = np.max([self.over_time(other) for other in self.runs if other != label], axis=0)
-        later = self.t >= start
-        share: Vector = np.mean((self.over_time(label) > rivals)[:, later], axis=1)
+        share: Vector = np.mean(self.leads(label)[:, self.t >= start], axis=1)
         return share
+
+    def lead_in_rounds(self, label: str, start: float = 1.0) -> tuple[Vector, int]:
+        """The share of rounds from `start` on, each judged at the next checkpoint, at which a label
+        is highest, by seed; and the last checkpoint at which it is not, in any seed, or 0.
+        """
+        higher, later = self.leads(label), self.t >= start
+        rounds = np.diff(self.t, prepend=0)[later]
+        behind = np.flatnonzero(~higher[:, later].all(axis=0))
+        last = int(self.t[later][behind[-1]]) if behind.size else 0
+        return higher[:, later] @ rounds / rounds.sum(), last
+
+    def observed(self) -> Curves:
+        """The same with f of the observed averages as the value, where it was kept."""
+        runs = {
+            label: {**run, "value": run["observed"]} if "observed" in run else run
+            for label, run in self.runs.items()
+        }
+        return replace(self, runs=runs)
 
     def _last(self, t: float) -> int:
         return max(int(np.searchsorted(self.t, t, side="right")) - 1, 0)
@@ -142,6 +164,13 @@ class Finding:
     low: float
     high: float
     verdict: Verdict
+    wanted: str = ""
+    """Where the interval must lie, in words."""
+
+    @property
+    def wanted_too(self) -> str:
+        """The same as a further condition, with what was found."""
+        return f"and {self.statistic} {self.wanted} (is {self.estimate:.4g})"
 
 
 def above(statistic: str, sample: Vector, threshold: float = 0.0) -> Finding:
@@ -154,24 +183,94 @@ def above(statistic: str, sample: Vector, threshold: float = 0.0) -> Finding:
 
 
 def inside(
-    statistic: str, sample: Vector, least: float, most: float, *, log: bool = False
+    statistic: str,
+    sample: Vector,
+    least: float,
+    most: float,
+    *,
+    log: bool = False,
+    grid: Any = None,
 ) -> Finding:
     """Holds where the whole interval of the mean lies between the two.
 
-    `log` takes the geometric mean, for times. One seed has no interval, so nothing is decided.
+    `log` takes the geometric mean, for times. Times of checkpoints are known up to half a step of
+    their `grid`, so the interval is no narrower. One seed has no interval, so nothing is decided.
 
     >>> inside("ratio", np.array([0.9, 1.2]), 0.0, 1.0).verdict
     'undecided'
     """
-    values = np.asarray(sample, dtype=np.float64)
+    values, wanted = np.asarray(sample, dtype=np.float64), _wanted(least, most)
     if not np.isfinite(values).all() or values.size == 0:
-        return Finding(statistic, math.nan, math.nan, math.nan, "undecided")
+        return Finding(statistic, math.nan, math.nan, math.nan, "undecided", wanted)
     mean, low, high = interval(np.log(values) if log else values)
     if log:
         mean, low, high = math.exp(mean), math.exp(low), math.exp(high)
+    if grid is not None:
+        before, after = _half_steps(grid, mean)
+        low, high = min(low, before), max(high, after)
     if values.size < 2:
         low, high = -math.inf, math.inf
-    return Finding(statistic, mean, low, high, _verdict(low, high, least, most))
+    return Finding(statistic, mean, low, high, _verdict(low, high, least, most), wanted)
+
+
+def share(statistic: str, sample: Vector, least: float, step: float) -> Finding:
+    """Holds where the mean share is above `least`: bootstrap over seeds, so that the interval stays
+    in [0, 1]; shares are known up to half a `step`.
+    """
+    found = bootstrapped(statistic, sample, lambda chosen: float(chosen.mean()), least, math.inf)
+    low, high = max(found.low - step / 2.0, 0.0), min(found.high + step / 2.0, 1.0)
+    if not math.isfinite(found.low):
+        return found
+    return replace(found, low=low, high=high, verdict=_verdict(low, high, least, math.inf))
+
+
+_RESAMPLES = 2_000
+
+
+def bootstrapped(
+    statistic: str,
+    sample: Any,
+    measure: Callable[[Any], float],
+    least: float,
+    most: float,
+    grid: Any = None,
+) -> Finding:
+    """Holds where the percentile interval of a measure of several seeds lies between the two.
+
+    sample: (seeds, ...), of which seeds are drawn with replacement; grid: as in `inside`.
+    """
+    rows, wanted = np.asarray(sample, dtype=np.float64), _wanted(least, most)
+    if len(rows) == 0:
+        return Finding(statistic, math.nan, math.nan, math.nan, "undecided", wanted)
+    estimate = measure(rows)
+    if len(rows) < 2 or not math.isfinite(estimate):
+        return Finding(statistic, estimate, -math.inf, math.inf, "undecided", wanted)
+    drawn = stream(0, "claims", statistic).integers(len(rows), size=(_RESAMPLES, len(rows)))
+    low, high = np.quantile([measure(rows[chosen]) for chosen in drawn], (0.025, 0.975)).tolist()
+    if grid is not None:
+        before, after = _half_steps(grid, estimate)
+        low, high = min(low, before), max(high, after)
+    low, high = min(low, estimate), max(high, estimate)
+    return Finding(statistic, estimate, low, high, _verdict(low, high, least, most), wanted)
+
+
+def _half_steps(grid: Any, t: float) -> tuple[float, float]:
+    """The middles, on a logarithmic scale, between the checkpoint next to t and its neighbours."""
+    k = int(np.abs(np.log(np.maximum(grid, 1)) - math.log(t)).argmin())
+    near = grid[[max(k - 1, 0), k, min(k + 1, len(grid) - 1)]].astype(np.float64)
+    return math.sqrt(near[0] * near[1]), math.sqrt(near[1] * near[2])
+
+
+def _wanted(least: float, most: float) -> str:
+    """Where an interval must lie, in words.
+
+    >>> _wanted(0.95, math.inf), _wanted(-math.inf, -0.45), _wanted(3000.0, 30000.0)
+    ('above 0.95', 'below -0.45', '3,000 to 30,000')
+    """
+    low, high = (f"{x:,.0f}" if abs(x) >= 100 else f"{x:.4g}" for x in (least, most))
+    if math.isinf(most):
+        return f"above {low}"
+    return f"below {high}" if math.isinf(least) else f"{low} to {high}"
 
 
 def _verdict(low: float, high: float, least: float, most: float) -> Verdict:
@@ -188,7 +287,8 @@ def all_of(first: Finding, *others: Finding) -> Finding:
         verdict = "holds"
     elif "does not hold" in verdicts:
         verdict = "does not hold"
-    return Finding(first.statistic, first.estimate, first.low, first.high, verdict)
+    wanted = "; ".join(filter(None, [first.wanted, *(one.wanted_too for one in others)]))
+    return replace(first, verdict=verdict, wanted=wanted)
 
 
 _FINE = 1e-5  # the tolerance of optima whose differences are judged; these are of about 1e-3
@@ -214,6 +314,7 @@ class Truth:
         self._experiment, self._seeds = experiment, seeds
         cell = experiment.cells[0]
         parts = build(cell.settings, cell.label)
+        self._by_run = cell.settings.environment.get("seed") == BY_RUN
         self._world, self._measured = parts.environment, parts.objective or parts.policy.objective
 
     @cached_property
@@ -284,11 +385,18 @@ class Truth:
         return {beta: self._best(f, _FINE) for beta, f in self._objectives.items()}
 
     def _best(self, f: Concave, tolerance: float = 1e-3) -> tuple[Optimum, ...]:
-        return tuple(optimum(self._world, f, seed, tolerance) for seed in self._worlds)
+        return tuple(optimum(self._world_of(s), f, s, tolerance) for s in self._worlds)
+
+    def _world_of(self, seed: int) -> Any:
+        """The environment of a seed: another one where its own seed is that of the run."""
+        cell = self._experiment.cells[0]
+        return build(cell.settings, cell.label, seed).environment if self._by_run else self._world
 
     @cached_property
     def _worlds(self) -> tuple[int, ...]:
         """The seeds whose worlds differ: one that is the same for all seeds is made once."""
+        if self._by_run:
+            return self._seeds
         fixed = self._world.init(stream(0, "world")) is self._world.init(stream(1, "world"))
         return (0,) if fixed else self._seeds
 

@@ -11,8 +11,18 @@ from typing import Concatenate, ParamSpec
 import numpy as np
 
 from fairwolfe.core.arrays import Matrix, Vector
-from fairwolfe.fairness.tradeoff import smallest_gap
-from fairwolfe.lab.paper.curves import Curves, Finding, Truth, above, all_of, inside
+from fairwolfe.fairness.tradeoff import middle_gap, smallest_gap
+from fairwolfe.lab.paper.curves import (
+    Curves,
+    Finding,
+    Truth,
+    Verdict,
+    above,
+    all_of,
+    bootstrapped,
+    inside,
+    share,
+)
 
 MOLINCB = "MOLinCB"
 SQUARE, SQUARE_MORE = "FW-SquareCB 1e4", "FW-SquareCB 1e3"  # more exploration with 1e3
@@ -85,14 +95,21 @@ ARMS: dict[str, tuple[str, Judge]] = {
 def same_verdicts(few: Curves, many: Curves) -> Finding:
     """M1 to M5 keep their verdicts with more arms."""
     kept = [judge(few).verdict == judge(many).verdict for _, judge in ARMS.values()]
-    share = float(np.mean(kept))
-    return Finding(
-        "share of M1 to M5 that keep their verdict",
-        share,
-        share,
-        share,
-        "holds" if all(kept) else "does not hold",
-    )
+    verdict: Verdict = "holds" if all(kept) else "does not hold"
+    name = "share of M1 to M5 that keep their verdict"
+    return Finding(name, *wilson(sum(kept), len(kept)), verdict, "all")
+
+
+def wilson(k: int, n: int) -> tuple[float, float, float]:
+    """k of n as a share, with Wilson's 95 % interval.
+
+    >>> [round(x, 3) for x in wilson(5, 5)]
+    [1.0, 0.566, 1.0]
+    """
+    z, p = 1.959964, k / n
+    middle, half = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    return p, max(float(middle - half) / scale, 0.0), min(float(middle + half) / scale, 1.0)
 
 
 # --- dynamics of rankings -----------------------------------------------------------------------
@@ -117,14 +134,37 @@ def then_decreases(curves: Curves) -> Finding:
         above(
             "best f(Unbiased) - its f at the horizon", curves.best(UNBIASED) - curves.at(UNBIASED)
         ),
-        inside("time of its best", curves.peak(UNBIASED), 0.0, 1e5, log=True),
+        inside("time of its best", curves.peak(UNBIASED), 0.0, 1e5, log=True, grid=curves.t),
     )
 
 
 @with_parameters
 def falls_after(curves: Curves, least: float, most: float) -> Finding:
-    """The best value of Unbiased comes between the two times."""
-    return inside("time of Unbiased's best f", curves.peak(UNBIASED), least, most, log=True)
+    """The best value of Unbiased comes between the two times, and its last value is below it."""
+    peak, fall = curves.peak(UNBIASED), curves.best(UNBIASED) - curves.at(UNBIASED)
+    when = inside("time of Unbiased's best f", peak, least, most, log=True, grid=curves.t)
+    return all_of(when, above("its fall from there", fall, NEGLIGIBLE))
+
+
+@with_parameters
+def mean_falls_after(curves: Curves, least: float, most: float) -> Finding:
+    """The mean curve of Unbiased from round 100 on is largest between the two times, and ends more
+    than 1 % of its range below.
+    """
+    late = curves.t >= 100.0
+    t, values = curves.t[late], curves.over_time(UNBIASED)[:, late]
+
+    def when(rows: Matrix) -> float:
+        return float(t[rows.mean(axis=0).argmax()])
+
+    def fall(rows: Matrix) -> float:
+        mean: Vector = rows.mean(axis=0)
+        span = float(np.maximum(mean.max() - mean.min(), NEGLIGIBLE))
+        return float(mean.max() - mean[-1]) / span
+
+    name = "time of the best f of Unbiased's mean curve from 100 on"
+    found = bootstrapped(name, values, when, least, most, t)
+    return all_of(found, bootstrapped("its fall, of its range", values, fall, 0.01, np.inf))
 
 
 def item_side_weighs_more(curves: Curves) -> Finding:
@@ -135,14 +175,25 @@ def item_side_weighs_more(curves: Curves) -> Finding:
 
 def highest_throughout(curves: Curves) -> Finding:
     """FW is highest at 95 % of the checkpoints from 100 on."""
-    return above("share of checkpoints from 100 on", curves.lead(FAIR, 100.0), 0.95)
+    step = 1.0 / max(int(np.count_nonzero(curves.t >= 100.0)), 1)
+    return share("share of checkpoints from 100 on", curves.lead(FAIR, 100.0), 0.95, step)
+
+
+def highest_in_rounds(curves: Curves) -> Finding:
+    """FW is highest in 95 % of the rounds from 100 on."""
+    shares, last = curves.lead_in_rounds(FAIR, 100.0)
+    name = f"share of rounds from 100 on (the last checkpoint behind: {last:,})"
+    steps = np.diff(curves.t[curves.t >= 100.0])
+    smallest = float(steps.min(initial=1) / curves.t[-1])
+    return share(name, shares, 0.95, smallest)
 
 
 @with_parameters
-def converges_by(curves: Curves, t: float) -> Finding:
+def converges_by(curves: Curves, t: float, percent: float = 99.0) -> Finding:
     """FW has 99 % of its final value at about t, within a factor 3."""
-    name = "first t with 99 % of FW's final value"
-    return inside(name, curves.settled(FAIR), t / 3.0, t * 3.0, log=True)
+    name = f"first t with {percent:g} % of FW's final value"
+    first = curves.settled(FAIR, percent / 100.0)
+    return inside(name, first, t / 3.0, t * 3.0, log=True, grid=curves.t)
 
 
 def lower_at_first(curves: Curves) -> Finding:
@@ -174,6 +225,33 @@ def more_utility(curves: Curves) -> Finding:
     sample = [smallest_gap(fair, floors) for fair, floors in zip(*both, strict=True)]
     name = "smallest utility(FW) - utility(FairLearn) at equal Gini index"
     return above(name, np.array(sample))
+
+
+def much_more_utility(curves: Curves) -> Finding:
+    """The median gap of the two curves is more than 5 % of the utility of beta = 0."""
+    both = (np.stack(points(curves, policy)[1:], axis=2) for policy in (FAIR, FLOOR))
+    gaps = [middle_gap(fair, floors) for fair, floors in zip(*both, strict=True)]
+    alone = points(curves, FAIR)[2][:, 0]
+    name = "median utility(FW) - utility(FairLearn) at equal Gini index, of utility at beta = 0"
+    return above(name, np.array(gaps) / alone, 0.05)
+
+
+def redistributes(*alphas: float) -> Judge:
+    """The Gini index of FW falls from each alpha to the next."""
+
+    def rule(curves: Curves) -> Finding:
+        ginis = [curves.at(f"{FAIR} alpha={alpha:g}", quantity="gini") for alpha in alphas]
+        steps = ", ".join(f"{alpha:g}" for alpha in alphas)
+        name = f"smallest fall of the Gini index over alpha = {steps}"
+        return above(name, (-np.diff(ginis, axis=0)).min(axis=0))
+
+    return rule
+
+
+def less_explores_better(curves: Curves) -> Finding:
+    """FW-LinUCB with epsilon .01 above .1, and .1 above 1."""
+    middle = "FW-LinUCB 0.1"
+    return all_of(better(LINUCB, middle, 1e3)(curves), better(middle, LINUCB_MORE, 1e3)(curves))
 
 
 @with_parameters
@@ -259,7 +337,7 @@ def beta_moves(curves: Curves, truth: Truth) -> Finding:
 def most_of_the_way(curves: Curves, t: float) -> Finding:
     """FW has gone 90 % of its way from t = 100 to the end at about t, within a factor 3."""
     name = "first t with 90 % of FW's way from f(100) to the end"
-    return inside(name, curves.way(FAIR), t / 3.0, t * 3.0, log=True)
+    return inside(name, curves.way(FAIR), t / 3.0, t * 3.0, log=True, grid=curves.t)
 
 
 def sooner_than_others(curves: Curves) -> Finding:
@@ -267,6 +345,23 @@ def sooner_than_others(curves: Curves) -> Finding:
     others = np.min([curves.way(other) for other in curves.runs if other != FAIR], axis=0)
     name = "FW's first t with 90 % of its way over that of the fastest other"
     return inside(name, curves.way(FAIR) / others, 0.0, 1.0, log=True)
+
+
+def observed_vanishes(policy: str) -> Callable[[Curves, Truth], Finding]:
+    """f* - f(observed averages), the mean over seeds, falls at least like t^-0.45 from 10^3 on."""
+
+    def rule(curves: Curves, truth: Truth) -> Finding:
+        late = curves.t >= min(1e3, curves.t[-1] / 10.0)
+        t = np.log(curves.t[late].astype(np.float64))
+        gaps = np.reshape(truth.tops, (-1, 1)) - curves.over_time(policy)[:, late]
+
+        def fitted(rows: Matrix) -> float:
+            return float(np.polyfit(t, np.log(np.maximum(rows.mean(axis=0), 1e-12)), 1)[0])
+
+        name = f"slope of ln(f* - f(observed averages)) of {policy}"
+        return bootstrapped(name, gaps, fitted, -np.inf, -0.45)
+
+    return rule
 
 
 @with_parameters

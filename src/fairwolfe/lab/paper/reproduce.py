@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from fairwolfe.errors import InvalidInput
 from fairwolfe.lab import results
-from fairwolfe.lab.paper.claims import Claim, judge
+from fairwolfe.lab.paper.claims import Claim, judge, judge_observed
 from fairwolfe.lab.paper.curves import Curves, Finding, Truth
 from fairwolfe.lab.paper.figures import draw
 from fairwolfe.lab.paper.studies import Figure, Study, figures, studies_of
@@ -83,13 +83,17 @@ class Reproduction:
                 "sentence": claim.sentence,
                 "where": claim.where,
                 **asdict(finding),
+                "observed": asdict(again) if (again := self._again(claim)) else None,
                 "embedded": any(self.studies[name].embedded for name in claim.needs),
             }
-            for claim, finding in self._judged
+            for claim, finding in self.judged
         ]
 
+    def _again(self, claim: Claim) -> Finding | None:
+        return judge_observed(claim, self.curves)
+
     @cached_property
-    def _judged(self) -> list[tuple[Claim, Finding]]:
+    def judged(self) -> list[tuple[Claim, Finding]]:
         return judge(self.curves, truths={name: one.truth for name, one in self.studies.items()})
 
     def pictures(self) -> Iterator[Picture]:

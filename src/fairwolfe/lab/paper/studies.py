@@ -1,74 +1,47 @@
-"""The experiments and figures of the paper: `STUDIES` and `FIGURES`, with their quick sizes.
-
-`LastFM50ByListeners` is the world of the second reading of the paper's data.
-"""
+"""The experiments and figures of the paper: `STUDIES` and `FIGURES`, with their quick sizes."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import cached_property
 from importlib.resources import files
-from typing import Literal, Self
+from typing import Literal
 
-from fairwolfe.environments.listening import LastFM50, Listening
 from fairwolfe.errors import InvalidInput, MissingData, did_you_mean
 from fairwolfe.lab.paper import judges
 from fairwolfe.lab.spec import Experiment
 
+Reading = Literal["first", "second", "third"]
 
-@dataclass(frozen=True)
-class LastFM50ByListeners(LastFM50):
-    """Last.fm-50 by the number of listeners of an artist, and of artists of a user.
-
-    The body of the paper keeps those "with the most listening counts", which is `LastFM50`; its
-    appendix those "having the most interactions", which is this. The number of factors is not
-    given.
-
-    >>> LastFM50ByListeners().factors
-    5
-    """
-
-    factors: int = 5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        Listening("", factors=self.factors)  # raises for a bad number of factors; reads nothing
-
-    @cached_property
-    def listening(self) -> Listening:
-        """The world as one of a table."""
-        return replace(super().listening, by="listeners", factors=self.factors)
-
-    @classmethod
-    def examples(cls) -> tuple[Self, ...]:
-        """Instances for the conformance checks."""
-        return cls(), cls(factors=3)
-
-
-# The two readings of "the most" in the paper; the second was chosen after the first verdicts.
-_FIRST = '[environment]\nname = "lastfm-50"\n'
-_SECOND = '[environment]\nname = "fairwolfe.lab.paper.studies:LastFM50ByListeners"\nfactors = 5\n'
-
-# Where the data is missing, the world that ships with the library replaces it, at this size.
-_SMALL = '[environment]\nname = "factor_model"\nusers = 50\nitems = 50\n'
-_INSTEAD = {
-    _FIRST: f"{_SMALL}n_factors = 10\n",
-    _SECOND: f"{_SMALL}n_factors = 5\n",
-    '"environment.factors"': '"environment.n_factors"',
-    '[environment]\nname = "lastfm-2k"\n': (
-        '[environment]\nname = "factor_model"\nusers = 1892\nitems = 2500\nn_factors = 10\n'
-    ),
+# What the paper leaves open in its data. The body keeps those "with the most listening counts", its
+# appendix those "having the most interactions"; number of factors, weights and scale are not given.
+# The second was chosen after the first verdicts, the third, the literal one, after both.
+_WORLD = '[environment]\nname = "lastfm-{}"\n'
+_OPTIONS: dict[Reading, str] = {
+    "first": "",
+    "second": 'by = "listeners"\nfactors = 5\n',
+    "third": 'weights = "counts"\nscale = false\nfactors = 5\nseed = "run"\n',
+}
+_FRESH = "[100, 101, 102, 103, 104, 105, 106, 107, 108, 109]"  # seeds of the third registration
+_DENSER = {  # grids of the third registration
+    "lastfm-50-tradeoff": {
+        "objective.beta": "[0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 1.0, 3.0]",
+        "FairLearn.minimum": "[0.0, 0.02, 0.05, 0.1, 0.15, 0.19, 0.2]",
+    },
+    "lastfm-2k-tradeoff": {"objective.beta": "[0.0, 0.3, 0.5, 0.7, 1.0, 1.5, 3.0, 10.0]"},
 }
 
-Reading = Literal["first", "second"]
+# Where the data is missing, the world that ships with the library replaces it, at this size.
+_SIZES = {"50": (50, 50), "2k": (1892, 2500)}
+_INSTEAD = '[environment]\nname = "factor_model"\nusers = {}\nitems = {}\nn_factors = {}\n'
 
 
 @dataclass(frozen=True)
 class Study:
     """An experiment of the paper, in `specs/NAME.toml`, and its quick size.
 
-    One of the second reading is that of the first with another world and "-second" in its name.
+    One of another reading is that of the first with another world, and the reading in its name; the
+    third has fresh seeds and denser grids, too.
     """
 
     name: str
@@ -85,25 +58,26 @@ class Study:
     @property
     def spec(self) -> str:
         """The name of its file."""
-        return self.name.removesuffix("-second") if self.reading == "second" else self.name
+        return self.name.removesuffix(f"-{self.reading}")
 
     @property
     def text(self) -> str:
         """The spec, as `fairwolfe run` takes it."""
         text = (files("fairwolfe.lab.paper") / "specs" / f"{self.spec}.toml").read_text("utf-8")
-        if self.reading == "second":
-            text = re.sub(r"(?m)^name = .*$", f'name = "{self.name}"', text, count=1)
-            text = text.replace(_FIRST, _SECOND)
+        text = re.sub(r"(?m)^name = .*$", f'name = "{self.name}"', text, count=1)
+        for size in _SIZES:
+            world = _WORLD.format(size)
+            text = text.replace(world, world + _OPTIONS[self.reading])
+        if self.reading == "third":
+            text = re.sub(r"(?m)^seeds = .*$", f"seeds = {_FRESH}", text)
+            for path, values in _DENSER.get(self.spec, {}).items():
+                text = re.sub(rf'(?m)^("\S*{path}") = .*$', rf"\1 = {values}", text)
         return text
 
-    def second(self) -> Study:
-        """The same in the second reading."""
-        return replace(
-            self,
-            name=f"{self.name}-second",
-            title=f"{self.title}, second reading",
-            reading="second",
-        )
+    def read_as(self, reading: Reading) -> Study:
+        """The same in another reading."""
+        name, title = f"{self.name}-{reading}", f"{self.title}, {reading} reading"
+        return replace(self, name=name, title=title, reading=reading)
 
     def experiment(self, quick: bool = False) -> tuple[Experiment, bool]:
         """The checked experiment, and whether the embedded world replaces missing data."""
@@ -114,8 +88,12 @@ class Study:
         try:
             return Experiment.of(text).check(), False
         except MissingData:
-            for given, instead in _INSTEAD.items():
-                text = text.replace(given, instead)
+            for size, (users, items) in _SIZES.items():
+                world = re.escape(_WORLD.format(size)) + r"(?:\w+ = .*\n)*"
+                factors = re.search(r"(?m)^factors = (\d+)$", text)
+                instead = _INSTEAD.format(users, items, factors[1] if factors else 10)
+                text = re.sub(world, instead, text)
+            text = text.replace('"environment.factors"', '"environment.n_factors"')
             return Experiment.of(text).check(), True
 
 
@@ -124,19 +102,31 @@ class Figure:
     """A figure: how it is drawn, of which studies, and what it shows."""
 
     name: str
-    kind: Literal["dynamics", "objectives", "trade-off", "regret", "sweep", "factors", "distance"]
+    kind: Literal[
+        "dynamics",
+        "objectives",
+        "trade-off",
+        "regret",
+        "sweep",
+        "factors",
+        "distance",
+        "redistribution",
+    ]
     studies: tuple[str, ...]
     caption: str
     labels: tuple[str, ...] | None = None  # those drawn; None is all
 
-    def second(self) -> Figure:
-        """The same of the studies in the second reading."""
-        return replace(
-            self,
-            name=f"{self.name}-second",
-            studies=tuple(f"{name}-second" for name in self.studies),
-            caption=f"{self.caption} Second reading: most listeners, 5 factors.",
-        )
+    def read_as(self, reading: Reading) -> Figure:
+        """The same of the studies in another reading."""
+        caption = f"{self.caption} {_IN_WORDS[reading]}"
+        studies = tuple(f"{name}-{reading}" for name in self.studies)
+        return replace(self, name=f"{self.name}-{reading}", studies=studies, caption=caption)
+
+
+_IN_WORDS: dict[Reading, str] = {
+    "second": "Second reading: most listeners, 5 factors.",
+    "third": "Third reading: raw counts, 5 factors, not rescaled, a factorisation for each seed.",
+}
 
 
 _STUDIES = {
@@ -161,6 +151,9 @@ _STUDIES = {
         Study("beta0", "Last.fm-50, Gini", 50_000, 2, 15),
         Study("exploration", "Last.fm-50, Gini", 50_000, 2, 15),
         Study("delay", "Last.fm-50, Gini", 3_000, 2, 300),
+        Study("lastfm-50-alpha", "Last.fm-50, Welf by alpha", 100_000, 2, 15),
+        Study("lastfm-50-welfare-beta", "Last.fm-50, Welf by beta", 100_000, 2, 15),
+        Study("lastfm-50-equal-beta", "Last.fm-50, equal exposure by beta", 100_000, 2, 15),
         Study("lastfm-50-factors-gini", "Last.fm-50 by listeners, Gini", 20_000, 2, 10),
         Study("lastfm-50-factors-tradeoff", "Last.fm-50 by listeners", 20_000, 2, 10),
         Study("defaults-arms-5", "K = 50 arms, D = 5 rewards", 3_000, 5, 10),
@@ -243,6 +236,13 @@ _FIGURES = {
             ("smoothing",),
             "Moreau's smoothing against the randomised one.",
         ),
+        Figure(
+            "redistribution",
+            "redistribution",
+            ("lastfm-50-alpha", "lastfm-50-welfare-beta", "lastfm-50-equal-beta"),
+            "Claims A1 and B1: what alpha and beta do to utility and to the inequality of "
+            "exposure.",
+        ),
         Figure("beta0", "sweep", ("beta0",), "f at the horizon by the width of the smoothing."),
         Figure("exploration", "sweep", ("exploration",), "f at the horizon by the exploration."),
         Figure("delay", "sweep", ("delay",), "f at the horizon by the delay of the feedback."),
@@ -283,22 +283,58 @@ _FIGURES = {
     )
 }
 
-_TWICE = [_FIGURES[name] for name in ("lastfm-50", "lastfm-50-tradeoff", "lastfm-50-objectives")]
-FIGURES = _FIGURES | {figure.second().name: figure.second() for figure in _TWICE}
+_TWICE = ("lastfm-50", "lastfm-50-tradeoff", "lastfm-50-objectives")
+_THRICE = (
+    *_TWICE,
+    "lastfm-2k-objectives",
+    "lastfm-2k-tradeoff",
+    "regret",
+    "arms",
+    "redistribution",
+)
+_AGAIN = [
+    *(_FIGURES[name].read_as("second") for name in _TWICE),
+    *(_FIGURES[name].read_as("third") for name in _THRICE),
+]
+_THIRD_ONLY = ("redistribution",)
 
-STUDIES = _STUDIES | {
-    _STUDIES[name].second().name: _STUDIES[name].second()
-    for figure in _TWICE
-    for name in figure.studies
+FIGURES = {
+    figure.name: figure
+    for figure in (*_FIGURES.values(), *_AGAIN)
+    if figure.name not in _THIRD_ONLY
+}
+
+STUDIES = {
+    **{
+        name: _STUDIES[name]
+        for figure in FIGURES.values()
+        for name in figure.studies
+        if name in _STUDIES
+    },
+    **{
+        study.name: study
+        for figure in _AGAIN
+        for reading in ("second", "third")
+        if figure.name.endswith(reading)
+        for name in figure.studies
+        for study in [_STUDIES[name.removesuffix(f"-{reading}")].read_as(reading)]
+    },
 }
 
 
 def figures(names: tuple[str, ...] = ()) -> tuple[Figure, ...]:
-    """The figures of the names, all without any; an unknown name raises."""
-    for name in names:
-        if name not in FIGURES:
+    """The figures of the names, all without any; an unknown name raises. "second" and "third" are
+    all of these readings.
+    """
+    found: dict[str, Figure] = {}
+    for name in names or FIGURES:
+        of_reading = (
+            [one for one in FIGURES if one.endswith(f"-{name}")] if name in _OPTIONS else []
+        )
+        if name not in FIGURES and not of_reading:
             raise InvalidInput(f"there is no figure {name!r}; {did_you_mean(name, FIGURES)}")
-    return tuple(FIGURES[name] for name in names or FIGURES)
+        found |= {one: FIGURES[one] for one in of_reading or [name]}
+    return tuple(found.values())
 
 
 def studies_of(chosen: tuple[Figure, ...]) -> tuple[Study, ...]:
