@@ -56,7 +56,8 @@ def build(folder: Path, *options: str) -> Path:
     """The site, built from copies, so that nothing is written beside the sources."""
     made = shutil.ignore_patterns("_build", "gallery", "__pycache__")
     shutil.copytree(DOCS, folder / "docs", ignore=made)
-    shutil.copytree(ROOT / "examples", folder / "examples", ignore=made)
+    for part in ("examples", "tests/plugins"):
+        shutil.copytree(ROOT / part, folder / part, ignore=made)
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", *options]
     command += ["-d", str(folder / "trees"), str(folder / "docs"), str(folder / "html")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
@@ -374,7 +375,7 @@ def test_one_line_of_a_spec_is_changed_by_the_command_of_the_page(tmp_path: Path
     """In small: the file that is copied, the command that changes it, and what is played."""
     before = ROOT / "src" / "fairwolfe" / "lab" / "paper" / "specs" / "arms-50-5.toml"
     (tmp_path / "mine.toml").write_text(before.read_text())
-    (change,) = re.findall(r"(?m)^sed .*$", (DOCS / "change-one-line.md").read_text())
+    (change,) = re.findall(r"(?m)^sed .*$", (DOCS / "lab.md").read_text())
     play(Step(change, None), tmp_path)
     lines = [file.read_text().splitlines() for file in (before, tmp_path / "mine.toml")]
     changed = [pair for pair in zip(*lines, strict=True) if pair[0] != pair[1]]
@@ -387,15 +388,6 @@ def test_one_line_of_a_spec_is_changed_by_the_command_of_the_page(tmp_path: Path
         values.append([row["value"] for row in sweep.table()])
     # The weights of the figure are at least those of the minimum, and rewards are positive.
     assert all(np.array(values[0]) > values[1])
-
-
-@pytest.mark.slow
-@pytest.mark.needs("matplotlib", "pyarrow")
-def test_one_line_of_the_paper_is_changed_as_the_page_says(tmp_path: Path) -> None:
-    played = steps("change-one-line.md")
-    assert sum(step.printed is not None for step in played) == 2
-    for step in played:
-        play(step, tmp_path)
 
 
 def test_a_step_that_prints_something_else_is_seen(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Rankings whose rewards arrive in stages: agents against an independent model of `docs/stages.md`,
+"""Rankings whose rewards arrive in stages: agents against an independent model of `docs/late-feedback.md`,
 and special cases that must coincide with one stage.
 """
 

@@ -1,4 +1,4 @@
-"""Rewards that arrive in stages: agents against an independent model of `docs/stages.md`."""
+"""Rewards that arrive in stages: agents against an independent model of `docs/late-feedback.md`."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,7 +128,7 @@ def test_a_policy_of_plugged_parts_keeps_its_contract(case: Case) -> None:
 @pytest.mark.parametrize("name", ["Sums", *plugged.__all__])
 def test_the_recipes_show_this_code(name: str) -> None:
     if name != "CascadeLinUCB":
-        assert inspect.getsource(getattr(plugged, name)) in RECIPES.read_text()
+        assert f"plugged.py\n:pyobject: {name}\n" in RECIPES.read_text()
 
 
 @pytest.mark.parametrize(

@@ -185,8 +185,8 @@ class AgentInputs(ABC):
                 g = running.plan.tree.gradient(self._average_of(running), running.plan.width)
                 if not np.isfinite(g).all():
                     raise NumericalFailure(
-                        f"{objective} has no finite gradient where these items begin; smooth it, or "
-                        "give it an offset"
+                        f"{objective} has no finite gradient where these items begin; smooth "
+                        "it, or give it an offset"
                     )
 
     def _average_of(self, running: Any) -> Vector:

@@ -128,7 +128,7 @@ def probability_problems(p: Vector) -> list[str]:
             f"{unknown.size:,} of {p.size:,} decisions have no probability, the first in row "
             f"{unknown[0] + 1}: log them with a policy that knows them (not Thompson sampling, nor "
             "randomised smoothing), or leave these rows out if that does not depend on their "
-            "outcome; see docs/propensities.md"
+            "outcome; see docs/evaluate.md"
         )
     bad = np.flatnonzero((p <= 0.0) | (p > 1.0 + 1e-9))
     if bad.size:
