@@ -223,6 +223,9 @@ class Core:
         self.weight = 0  # bytes of the bodies that wait
         self.arriving = 0  # bytes that connections hold: parts of requests, answers not read
         self.recent = {name: Recent() for name in models}
+        self.tallies = {
+            name: watch.Tally(store.history(model.number)) for name, model in models.items()
+        }
         self.aside: RunAside = _at_once  # who does what may take a while
         self._waiting: deque[Work] = deque()
         self._scheduled = False
@@ -440,6 +443,7 @@ class Core:
             if isinstance(decisions.rows, PlainRows):
                 dump(decisions.rows, "")  # raises where the policy's evidence cannot be written
             self.recent[model.name].extend(contexts)
+            self.tallies[model.name].add(model, decisions)
             known = (
                 tuple((number - first, id, digest) for id, (number, digest) in ids.items())
                 if ids
@@ -703,7 +707,8 @@ class Core:
 
     def _keep_point(self, model: Model, clock: float, live: dict[str, Any]) -> None:
         try:
-            self.store.note(model.number, clock, pack((watch.point_of(model, live),)))
+            point = watch.point_of(model, live, self.tallies[model.name])
+            self.store.note(model.number, clock, pack((point,)))
         except FairwolfeError as error:
             self._note_failure(error)
 
