@@ -1,6 +1,6 @@
 """Services that are broken on purpose: what a check finds in them it can find.
 
-python -m tests.service.broken early|twice-in-memory|hasty|leaky|unsnapped|unsynced CONFIG.toml
+python -m tests.service.broken WAY CONFIG.toml, with a way of `WAYS`
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import apsw
 
-from fairwolfe.service import core, join, serve, store
+from fairwolfe.service import core, join, model, serve, store
 from fairwolfe.service.config import read
 from tests.service import faulty_disk
 
@@ -45,6 +45,18 @@ def twice_in_memory() -> None:
         return outcome
 
     join.Merge.add = tell  # type: ignore[method-assign,assignment]
+
+
+def stopping() -> None:
+    """A model `stopped` fails when a window of it ends."""
+    honest = model.Model._close
+
+    def close(self: Any, *given: Any) -> None:
+        if self.name == "stopped":
+            raise ArithmeticError("it is broken on purpose")
+        honest(self, *given)
+
+    model.Model._close = close  # type: ignore[method-assign,assignment]
 
 
 def unsnapped() -> None:
@@ -91,6 +103,7 @@ def leaky() -> None:
 
 WAYS = {
     "leaky": leaky,
+    "stopping": stopping,
     "hasty": hasty,
     "unsynced": unsynced,
     "early": early,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ import pytest
 from fairwolfe.core.packing import pack
 from fairwolfe.errors import IncompatibleState
 from fairwolfe.service import watch
-from fairwolfe.service.events import ItemsAdded, ObjectiveReplaced
+from fairwolfe.service.events import ItemsAdded, ItemsRetired, ObjectiveReplaced
 from fairwolfe.service.keys import new_key
 from fairwolfe.service.model import Model
-from fairwolfe.service.page import number
+from fairwolfe.service.panels import number
 from tests.service import shop
 from tests.service.inside import _LOOP, Inside
 from tests.service.servers import Server, config
@@ -132,6 +133,83 @@ def test_points_hold_the_live_numbers() -> None:
     assert point["about"] is not None
 
 
+# --- what is shown -----------------------------------------------------------------------------
+
+
+def asked(service: Inside, n: int) -> Counter[str]:
+    """Decide so often; how often each item was in a ranking."""
+    model, found = service.model("front"), Counter[str]()
+    for _ in range(n):
+        found.update(model.keys_of(service.decide("front", user=[0.3, 0.1, -0.2, 0.1]).action))
+    return found
+
+
+def shares(doing: dict[str, Any], side: int) -> dict[str, float]:
+    return {row[0]: row[side] for row in (*doing["most"], *doing["least"])}
+
+
+def test_what_is_shown_today_and_yesterday(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A day ends in a point of the history; counts of the test itself are the oracle."""
+    monkeypatch.setattr(watch, "_DAY", 600.0)
+    service = stocked()
+    model = service.model("front")
+    assert watch.doing_of(service.core, model)["most"][0][1] is None  # no visits yet
+    days: list[Counter[str]] = []
+    for n in (30, 20, 50):
+        days.append(asked(service, n))
+        service.advance(600.0)
+    doing = watch.doing_of(service.core, model)
+    assert doing["visits"] == 100
+    assert 600.0 <= doing["seconds"] < 620.0
+    assert shares(doing, 1) == pytest.approx({key: days[2][key] / 50 for key in "abcdef"})
+    assert shares(doing, 2) == pytest.approx({key: days[1][key] / 20 for key in "abcdef"})
+    assert doing["rate"] == pytest.approx(50 / doing["seconds"])
+    assert [row[1] for row in doing["most"]] == sorted(shares(doing, 1).values())[:2:-1]
+    # What was counted survives a restart, and what is retired is not listed any more.
+    again = Inside(RANKING, service.store)
+    assert again.core.tallies["front"].kept() == {"visits": 100, "shown": sum(days, Counter())}
+    event = ItemsRetired(model.number, ("a",), "")
+    _LOOP.run_until_complete(service.core.change("front", lambda: event))
+    assert "a" not in shares(watch.doing_of(service.core, model), 1)
+
+
+def test_groups_are_sums_of_their_items() -> None:
+    service = stocked()
+    labels = ("x", "y", "x", "y", "z", "z")
+    replace(service, f"TwoSided(items=ByGroup(objective=Minimum(), labels={labels!r}), beta=1.0)")
+    found = asked(service, 40)
+    doing = watch.doing_of(service.core, service.model("front"))
+    told = {name: now for name, now, _ in doing["groups"]}
+    by_hand = Counter[str]()
+    for key, label in zip("abcdef", labels, strict=True):
+        by_hand[label] += found[key]
+    assert told == pytest.approx({label: by_hand[label] / 120 for label in "xyz"})
+    assert sum(told.values()) == pytest.approx(1.0)
+
+
+def test_arms_are_counted_by_their_names() -> None:
+    service = Inside(config("5 s"))
+    arms = [[0.1] * 5, [0.9] * 5]
+    for _ in range(8):
+        service.decide("router", arms=dict(zip(("left", "right"), arms, strict=True)))
+    service.decide("router", arms=arms)
+    doing = watch.doing_of(service.core, service.model("router"))
+    assert sum(now for _, now, _ in doing["most"]) == pytest.approx(1.0)
+    assert {name for name, *_ in doing["most"]} <= {"left", "right", "arm 0", "arm 1"}
+    assert any(name.startswith("arm") for name, *_ in doing["most"])
+
+
+def test_names_without_end_are_bounded() -> None:
+    tally = watch.Tally()
+    tally.shown = Counter({f"name {i}": i for i in range(10_000)})
+    service = Inside(config("5 s"))
+    service.core.tallies["router"] = tally
+    service.decide("router", arms={"one more": [0.1] * 5})
+    assert len(tally.shown) == 5_000
+    assert tally.shown["name 9999"] == 9_999
+    assert tally.kept() == {}  # a point of the history stays small
+
+
 def test_every_change_of_f_has_a_line() -> None:
     service = stocked()
     model = service.model("front")
@@ -210,10 +288,10 @@ def test_what_is_refused_is_no_change(tmp_path: Path) -> None:
         assert line["to"] == shop.CONSTRAINED
 
 
-def test_numbers_have_four_digits() -> None:
-    given = (0.000123456, 1234567.0, -0.5, 12.0, float("inf"), 0.00001234, 1e-12)
+def test_numbers_have_three_digits() -> None:
+    given = (0.000123456, 1234567.4, -0.5, 12.0, float("inf"), 0.00001234, 1e-12, 99.96)
     shown = [number(x) for x in given]
-    assert shown == ["0.0001235", "1,235,000", "-0.5", "12", "–", "0.00001234", "1e-12"]
+    assert shown == ["0.000123", "1,234,567", "-0.5", "12", "–", "0.0000123", "1e-12", "100"]
 
 
 def test_a_model_without_items_can_be_watched() -> None:
@@ -222,4 +300,4 @@ def test_a_model_without_items_can_be_watched() -> None:
     frame = watch.frame_of(service.core, model, watch.live_of(model))
     assert frame["exposure"]["items"] == 0
     assert frame["live"]["sentence"] == "Nothing has been learnt yet."
-    assert watch.point_of(model, frame["live"])["gini"] is None
+    assert watch.point_of(model, frame["live"], watch.Tally())["gini"] is None

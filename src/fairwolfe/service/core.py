@@ -249,6 +249,9 @@ class Core:
         self.arriving = 0  # bytes that connections hold: parts of requests, answers not read
         self.unread = 0  # those of answers
         self.recent = {name: Recent() for name in models}
+        self.tallies = {
+            name: watch.Tally(store.history(model.number)) for name, model in models.items()
+        }
         self.aside: RunAside = _at_once  # who does what may take a while
         self.trial: Trial = _untried  # who tries an objective of a client
         self._waiting: deque[Work] = deque()
@@ -503,6 +506,7 @@ class Core:
             if isinstance(decisions.rows, PlainRows):
                 dump(decisions.rows, "")  # raises where the policy's evidence cannot be written
             self.recent[model.name].extend(contexts)
+            self.tallies[model.name].add(model, decisions)
             known = (
                 tuple((number - first, id, digest) for id, (number, digest) in ids.items())
                 if ids
@@ -794,7 +798,8 @@ class Core:
 
     def _keep_point(self, model: Model, clock: float, live: dict[str, Any]) -> None:
         try:
-            self.store.note(model.number, clock, pack((watch.point_of(model, live),)))
+            point = watch.point_of(model, live, self.tallies[model.name])
+            self.store.note(model.number, clock, pack((point,)))
         except FairwolfeError as error:
             self._note_failure(error)
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import html
-import math
 import re
 import time
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from fairwolfe.service.core import Core
 from fairwolfe.service.http import ANYONE, OPEN, Request, Response, Route
 from fairwolfe.service.keys import SECONDS, other_model
 from fairwolfe.service.model import Model, read_objective
+from fairwolfe.service.panels import ago, limits_of, number, parts_of_page, table
 from fairwolfe.service.whatif import InterviewAnswers, WhatIf
 from fairwolfe.service.wire import Refused, invalid
 
@@ -45,122 +45,19 @@ _TEXTS = {
     name: resources.files("fairwolfe.service").joinpath("pages", name).read_text(encoding="utf-8")
     for name in (*FILES, "docs.html", "index.html", "sign_in.html")
 }
-_LISTED = 10  # items at either end
 _FRAMES = 600  # of a stream: a client that comes back needs permission again
 _POINTS = 12  # of the history, where it is a table
 _PLACE = re.compile(r"{{(\w+)}}")
-_NONE = "–"
-
-Row = Sequence[str]
-
-
-# --- numbers as text ---------------------------------------------------------------------------
-
-
-def number(x: float | None) -> str:
-    """A number with four significant digits; a dash for none.
-
-    >>> number(1234.56), number(0.25), number(12), number(None)
-    ('1,235', '0.25', '12', '–')
-    """
-    if x is None or not math.isfinite(x):
-        return _NONE
-    shown = float(f"{x:.4g}")
-    if shown.is_integer():
-        return f"{int(shown):,}"
-    if abs(shown) < 1e-6:
-        return f"{shown:g}"
-    return f"{shown:,}" if abs(shown) >= 1e-4 else f"{shown:.10f}".rstrip("0")
-
-
-def _percent(share: float | None) -> str:
-    return _NONE if share is None else f"{number(100.0 * share)} %"
-
-
-def _interval(live: dict[str, Any]) -> str:
-    if live.get("low") is None:
-        return _NONE
-    return f"{number(live['low'])} to {number(live['high'])}"
-
-
-def tables_of(frame: dict[str, Any]) -> dict[str, list[list[str]]]:
-    """The rows of the tables of the page that show how it is now."""
-    live = frame["live"]
-    sure = f" ({100.0 * live['confidence']:g} % sure)" if live.get("at_most") is not None else ""
-    width = f", {100.0 * (1.0 - live['delta']):g} %" if live.get("low") is not None else ""
-    tables = {
-        "numbers": [
-            ["f of the average so far", number(frame["value"])],
-            ["the best is about", number(live.get("about"))],
-            [f"its interval{width}", _interval(live)],
-            [f"the best is at most{sure}", number(live.get("at_most"))],
-            ["decisions learnt from", f"{frame['t']:,}"],
-        ],
-        "rewards": [[name, number(x)] for name, x in frame["average"].items()],
-        "counts": [
-            *([name, f"{frame[name]:,}"] for name in ("joined", "expired", "open")),
-            ["late reports", f"{frame['late']:,}"],
-            *(
-                [f"{', '.join(stage['rewards'])}: {name}", f"{stage[name]:,}"]
-                for stage in frame.get("stages", ())
-                for name in ("joined", "expired", "open")
-            ),
-        ],
-    }
-    tables["constraints"] = [
-        [one["name"], f"{one['side']} {number(one['level'])}"]
-        + [number(one[name]) for name in ("average", "slack")]
-        + [number(one["shadow_price"]) + (" a point" if "per" in one else ""), _kept(one)]
-        for one in frame["constraints"]
-    ]
-    shown = frame.get("exposure")
-    if shown is not None:
-        for end in ("most", "least"):
-            rows = shown[end][:_LISTED]
-            tables[end] = [[one["key"], number(one["exposure"])] for one in rows]
-        if "groups" in shown:
-            ordered = sorted(shown["groups"], key=lambda one: -one["per_item"])
-            tables["groups"] = [
-                [one["name"], _percent(one["share"]), number(one["per_item"])] for one in ordered
-            ]
-    return tables
-
-
-def _kept(one: dict[str, Any]) -> str:
-    if one["feasible"] is False:
-        return "impossible"
-    if one["slack"] is None:
-        return f"no {one['per']} yet" if "per" in one else "not known yet"
-    if one.get("kept_by_vanishing"):
-        return f"kept only because {one['per']} vanishes"
-    return "kept" if one["slack"] >= 0.0 else "missed"
 
 
 def frame_of(core: Core, model: Model, live: dict[str, Any]) -> dict[str, Any]:
-    """What the page shows of a model, in numbers and in tables."""
+    """What the page shows of a model, in numbers and in words."""
     frame = watch.frame_of(core, model, live)
-    return {**frame, "tables": tables_of(frame)}
+    frame["limits"] = limits_of(frame)
+    return {**frame, "parts": parts_of_page(frame)}
 
 
 # --- as HTML -----------------------------------------------------------------------------------
-
-
-def _table(id: str, caption: str, head: Row, rows: Sequence[Row], words: Sequence[int] = ()) -> str:
-    """A table whose first cells are the heads of the rows; words: columns that hold no numbers."""
-    look = dict.fromkeys(words, ' class="words"')
-    heads = "".join(
-        f'<th scope="col"{look.get(i, "")}>{html.escape(name)}</th>' for i, name in enumerate(head)
-    )
-    lines = []
-    for row in rows:
-        cells = "".join(
-            f"<td{look.get(i, '')}>{html.escape(cell)}</td>" for i, cell in enumerate(row[1:], 1)
-        )
-        lines.append(f'<tr><th scope="row">{html.escape(row[0])}</th>{cells}</tr>')
-    return (
-        f'<table id="t-{id}"><caption>{html.escape(caption)}</caption><thead><tr>{heads}</tr>'
-        f"</thead><tbody>{''.join(lines)}</tbody></table>"
-    )
 
 
 def _html(name: str, **places: str) -> str:
@@ -172,58 +69,28 @@ def _hidden(yes: bool) -> str:
     return "hidden" if yes else ""
 
 
-def _history(service: Any, model: Model) -> list[Row]:
-    points = watch.history_of(service.core, model, _POINTS)
+def _history(service: Any, model: Model) -> str:
+    """f and the best over time, as a table."""
+
+    def row(point: dict[str, Any]) -> list[str]:
+        ends = [number(point.get(name)) for name in ("value", "about", "low", "high", "at_most")]
+        return [f"{ago(now - point['clock'])} ago", f"{point['t']:,}", *ends]
+
     now = service.core.clock.now()
-    rows: list[Row] = []
-    for point in reversed(points):
-        row = [_ago(now - point["clock"]), f"{point['t']:,}", number(point["value"])]
-        row += [number(point.get("about")), _interval(point), number(point.get("at_most"))]
-        rows.append([*row, number(point.get("gini"))] if model.ranks else row)
-    return rows
+    points = watch.history_of(service.core, model, _POINTS)
+    head = ["when", "visits", "f", "best, about", "from", "to", "at most"]
+    return table("history", "When the page was loaded", head, map(row, reversed(points)))
 
 
-def _ago(seconds: float) -> str:
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{number(round(seconds / size, 1))} {unit}"
-    return f"{seconds:.0f} s"
-
-
-def _lorenz(shown: dict[str, Any], earlier: dict[str, Any] | None) -> list[Row]:
-    def at(curve: list[float] | None, tenth: int) -> str:
-        return _percent(curve[tenth * (len(curve) - 1) // 10] if curve else None)
-
-    old = None if earlier is None else earlier["lorenz"]
-    return [[f"{10 * k} %", at(shown["lorenz"], k), at(old, k)] for k in range(1, 11)]
-
-
-def _change_rows(lines: Sequence[dict[str, Any]]) -> list[Row]:
+def _change_rows(lines: Sequence[dict[str, Any]]) -> list[list[str]]:
     def when(line: dict[str, Any]) -> str:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(line["when"]))
 
     return [
-        [str(line["version"]), when(line), line["who"] or _NONE]
-        + [line[f"{side}_words"] or _NONE for side in ("from", "to")]
+        [str(line["version"]), when(line), line["who"] or "–"]
+        + [line[f"{side}_words"] or "–" for side in ("from", "to")]
         for line in lines
     ]
-
-
-_CAPTIONS: dict[str, tuple[str, Row]] = {
-    "numbers": ("As it is now", ("what", "now")),
-    "rewards": ("Averages so far", ("reward", "average")),
-    "constraints": (
-        "Averages against their levels",
-        ("constraint", "level", "average", "slack", "shadow price", "state"),
-    ),
-    "most": ("Most shown, exposures a decision", ("item", "exposure")),
-    "least": ("Least shown, exposures a decision", ("item", "exposure")),
-    "groups": ("Groups; 1 an item is their due", ("group", "share", "an item")),
-    "counts": (
-        "Decisions, and reports after their window: those change nothing any more",
-        ("what", "count"),
-    ),
-}
 
 
 async def _page(service: Any, request: Request) -> Response:
@@ -239,36 +106,20 @@ async def _page(service: Any, request: Request) -> Response:
     model = service.core.model(name)
     live = await asyncio.to_thread(watch.live_of, model)
     frame = frame_of(service.core, model, live)
-    tables = frame["tables"]
-    shown = frame.get("exposure") or {"words": "", "lorenz": []}
-    earlier = watch.earlier_of(service.core, model) if model.ranks else None
     changes = watch.changes_of(service.core, model)
     objective = read_objective(model.objective)
     beta = None if objective is None else beta_of(objective)
-    head = ["ago", "decisions", "f", "about", "interval", "at most"]
-    head += ["Gini index"] if model.ranks else []
-    places = {
-        f"t_{name}": _table(name, caption, columns, tables.get(name, []))
-        for name, (caption, columns) in _CAPTIONS.items()
-    }
-    caption = "f and the best that can be reached"
-    places["t_history"] = _table("history", caption, head, _history(service, model))
-    head = ["items", "now", "earlier"]
-    caption = "Exposure of the least shown part of the items"
-    places["t_lorenz"] = _table("lorenz", caption, head, _lorenz(shown, earlier))
-    head, rows = ["version", "when", "who", "from", "to"], _change_rows(changes)
-    places["t_changes"] = _table("changes", "Newest first, in UTC", head, rows, (1, 2, 3, 4))
+    head = ["version", "when", "who", "from", "to"]
     signed_in = bool(service.config.keys)
-    parts = {
+    present = {
         "beta": beta is not None,
-        "constraints": bool(frame["constraints"]),
         "exposure": model.ranks,
-        "groups": "groups" in tables,
         "unchanged": not changes,
         "changes": bool(changes),
         "key": signed_in,
     }
     sign_out = '<form method="post" action="sign-out"><button>Sign out</button></form>'
+    caption = "Newest first, in UTC"
     return _answer(
         _html(
             "index.html",
@@ -277,17 +128,12 @@ async def _page(service: Any, request: Request) -> Response:
             keys="yes" if signed_in else "no",
             when=time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
             sign_out=sign_out if signed_in else "",
-            sentence=html.escape(str(live["sentence"])),
-            stopped=html.escape(model.stopped),
-            objective=html.escape(model.objective),
-            description=html.escape(model.description),
-            version=str(model.version),
-            width="half" if len(model.rewards) == 1 else "whole",
-            words=html.escape(shown["words"]),
-            beta=number(beta),
+            repr=html.escape(model.objective),
             open_text="open" if beta is None else "",
-            **{f"no_{name}": _hidden(not shown) for name, shown in parts.items()},
-            **places,
+            t_history=_history(service, model),
+            t_changes=table("changes", caption, head, _change_rows(changes), (1, 2, 3, 4)),
+            **{f"no_{name}": _hidden(not shown) for name, shown in present.items()},
+            **frame["parts"],
         )
     )
 

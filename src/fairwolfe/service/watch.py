@@ -1,5 +1,5 @@
-"""What people watch of a model: live numbers, constraints, exposure, history, changes, and the
-stream of all of it; and the contexts that it saw last, for what-if.
+"""What people watch of a model: live numbers, constraints, what is shown, exposure, history,
+changes, and the stream of all of it; and the contexts that it saw last, for what-if.
 """
 
 from __future__ import annotations
@@ -8,11 +8,14 @@ import asyncio
 import logging
 import math
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypeAlias
+from itertools import pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -28,6 +31,7 @@ from fairwolfe.service.telemetry import largest_groups
 from fairwolfe.service.wire import Refused
 
 if TYPE_CHECKING:
+    from fairwolfe.core.decision import Batch
     from fairwolfe.service.core import Core
 
 
@@ -68,11 +72,141 @@ def size_of(context: Any) -> int:
 
 logger = logging.getLogger("fairwolfe.service")
 
+_NOT_SENT = frozenset({"lorenz", "visits", "shown"})  # of a point of the history
 _LORENZ, _KEPT = 100, 20  # parts of a curve, sent and kept in the history
 _LISTED = 20  # items at either end
-_EARLIER = 86400.0  # seconds that the earlier curve is old, where there is one
+_DAY = 86400.0  # seconds: how old the earlier curve is, and how long the last visits are
+_MOST_NAMES = 10_000  # that are counted
+_NAMES_KEPT = 200  # in a point of the history; of more there is no yesterday
+_MARKS_KEPT = 10.0  # seconds for which the marks of a tally are not read again
+_ENDS = 4  # items at either end of what is shown
+_ARMS, _GROUPS_SHOWN = 10, 8
 _LISTED_CHANGES = 100
 _PACE = 1.0  # seconds between two frames
+
+
+# --- what is shown -----------------------------------------------------------------------------
+
+
+class Mark(NamedTuple):
+    """Counts at a moment."""
+
+    clock: float
+    visits: int
+    shown: dict[str, int]
+
+
+class Tally:
+    """How often each arm or item was shown, by name. It is kept with the points of the history:
+    what was shown between the last point and a crash is not counted.
+    """
+
+    def __init__(self, points: Sequence[tuple[float, bytes]] = ()) -> None:
+        known = _mark(points, len(points) - 1)
+        self.visits, self.shown = known.visits, Counter(known.shown)
+        self._marks, self._read = (known, known), -math.inf
+        self.earlier: dict[str, Any] | None = None  # of what is exposed: as old as the marks
+
+    def add(self, model: Model, decisions: Batch) -> None:
+        """Count decisions that were just made."""
+        self.visits += len(decisions)
+        self.shown.update(_names_in(model, decisions))
+        if len(self.shown) > _MOST_NAMES:
+            self.shown = Counter(dict(self.shown.most_common(_MOST_NAMES // 2)))
+
+    def kept(self) -> dict[str, Any]:
+        """What a point of the history has of it."""
+        few = len(self.shown) <= _NAMES_KEPT
+        return {"visits": self.visits, "shown": dict(self.shown)} if few else {}
+
+    def marks(self, core: Core, model: Model) -> tuple[Mark, Mark]:
+        """Counts a day ago and two days ago; of a younger log at half of its age and at its start,
+        so that there are visits after either where there were any.
+        """
+        now = core.clock.now()
+        if now - self._read > _MARKS_KEPT or self._marks[0].visits == self.visits:
+            points = core.store.history(model.number)
+            first = points[0][0] if points else now
+            span = min(_DAY, 0.5 * (now - first))
+            last = _mark_before(points, now - span, self.visits)
+            before = _mark_before(points, last.clock - span, last.visits)
+            self._marks, self._read = (last, before), now
+            self.earlier = _earlier_in(points, now)
+        return self._marks
+
+
+def _mark(points: Sequence[tuple[float, bytes]], place: int) -> Mark:
+    """The counts of a point; 0 before all points, and where a point has none."""
+    if place >= 0:
+        clock, data = points[place]
+        point = unpack(data)[0]
+        if "shown" in point:
+            return Mark(clock, point["visits"], point["shown"])
+    return Mark(points[0][0] if points else 0.0, 0, {})
+
+
+def _mark_before(points: Sequence[tuple[float, bytes]], clock: float, visits: int) -> Mark:
+    """The counts at a moment, or before it, so that there were visits since then."""
+    fewer = bisect_left(points, visits, key=lambda point: _mark([point], 0).visits)
+    return _mark(points, min(bisect_right(points, clock, key=itemgetter(0)), fewer) - 1)
+
+
+def _names_in(model: Model, decisions: Batch) -> Iterable[str]:
+    """What decisions show, by name."""
+    if model.ranks:
+        assert model.agent is not None
+        names = model.agent.names or ()
+        return [names[item] for ranking in decisions.actions for item in ranking]
+    if model.arm_names is None and decisions.names is not None:
+        made = zip(decisions, decisions.actions, strict=True)
+        return [one.name or f"arm {arm}" for one, arm in made]
+    arms = model.setup.arms
+    return [arms[arm] if arms else f"arm {arm}" for arm in decisions.actions]
+
+
+def doing_of(core: Core, model: Model) -> dict[str, Any]:
+    """What is shown, as shares of the visits: of the last day and of the day before it, as far as
+    they are known; arms, or items at either end and groups of items.
+    """
+    tally = core.tallies[model.name]
+    last, before = tally.marks(core, model)
+    visits = (tally.visits - last.visits, last.visits - before.visits)
+    n_arms = model.problem.n_arms or 0
+    arms = model.setup.arms or [f"arm {arm}" for arm in range(n_arms)] or tally.shown
+    keys = [*(model.items() if model.ranks else arms)]
+
+    def share(name: str) -> list[float | None]:
+        counts = [one.get(name, 0) for one in (tally.shown, last.shown, before.shown)]
+        return [
+            None if not n else (a - b) / n
+            for n, (a, b) in zip(visits, pairwise(counts), strict=True)
+        ]
+
+    shares = {key: share(key) for key in keys}
+    ordered = sorted(keys, key=lambda key: -(shares[key][0] or 0.0))
+    least = ordered[::-1][: min(_ENDS, len(keys) // 2)] if model.ranks else []
+    most = ordered[: min(_ENDS, len(keys) - len(least)) if model.ranks else _ARMS]
+    groups: dict[str, list[list[float | None]]] = {}
+    for by, names in _group_names(model).items():
+        for name, key in zip(names, keys, strict=True):
+            groups.setdefault(f"{by}{name}", []).append(shares[key])
+    whole = float(model.n_slots or 1)
+    totals = {
+        name: [None if None in side else sum(side) / whole for side in zip(*rows, strict=True)]
+        for name, rows in groups.items()
+    }
+    largest = sorted(totals, key=lambda name: -(totals[name][0] or 0.0))[:_GROUPS_SHOWN]
+    now = core.clock.now()
+    return {
+        "visits": model.decisions,
+        "seconds": now - last.clock,
+        "before": last.clock - before.clock if visits[1] else None,
+        "rate": visits[0] / (now - last.clock) if now > last.clock else None,
+        "kinds": len(keys),
+        "most": [[key, *shares[key]] for key in most],
+        "least": [[key, *shares[key]] for key in least],
+        "groups": [[name, *totals[name]] for name in largest],
+    }
 
 
 # --- how far from the best ---------------------------------------------------------------------
@@ -107,6 +241,21 @@ def constraints_view(model: Model) -> list[dict[str, Any]]:
             known |= {"per": one.per, "kept_by_vanishing": one.kept_by_vanishing}
         told.append({**known, **nothing, "sentence": str(one)})
     return told
+
+
+def worth_of(model: Model) -> dict[str, float]:
+    """What one more of each reward would add to f, without its hard constraints, at the averages
+    so far: to say a price in rewards. Empty where f has no gradient there.
+    """
+    agent = model.agent
+    if agent is None or not model.begun:
+        return {}
+    with agent.held() as running, suppress(InvalidInput, AttributeError):
+        slope = running.read.relaxed().gradient(running.earned)
+        n = running.kind.seen.n_objectives
+        own = slope[n - len(model.rewards) : n].tolist()
+        return dict(zip(model.rewards, own, strict=True))
+    return {}
 
 
 # --- who gets the exposure ---------------------------------------------------------------------
@@ -170,14 +319,30 @@ def _groups(model: Model, exposures: Any) -> list[dict[str, Any]]:
     return found
 
 
+def _group_names(model: Model) -> dict[str, list[str]]:
+    """The group of each item, where the objective has groups: by attribute, which is "" where
+    there is one way to group them.
+    """
+    if model.agent is None or not model.ranks:
+        return {}
+    labels = model.agent.labels()
+    by = list(model.groups())
+    if by:
+        return {f"{one}: " if len(by) > 1 else "": [str(x) for x in labels[one]] for one in by}
+    for part in parts_of(model.agent.policy.objective):
+        if isinstance(part, ByGroup) and part.by is None and part.labels is not None:
+            return {"": [str(name) for name in part.labels]}
+    return {}
+
+
 # --- how it moved ------------------------------------------------------------------------------
 
 
-def point_of(model: Model, live: dict[str, Any]) -> dict[str, Any]:
+def point_of(model: Model, live: dict[str, Any], tally: Tally) -> dict[str, Any]:
     """A point of the history."""
     known = {name: live.get(name) for name in ("at_most", "about", "low", "high")}
     point: dict[str, Any] = {"wall": time.time(), "t": model.t, "version": model.version}
-    point |= {"value": model.value, "average": model.average()}
+    point |= {"value": model.value, "average": model.average(), **tally.kept()}
     if model.ranks:
         shares = shares_of(np.array(list(model.exposures().values())), _KEPT)
         kept = np.array(shares["lorenz"], dtype=np.float32)
@@ -192,14 +357,16 @@ def history_of(core: Core, model: Model, most: int | None = None) -> list[dict[s
         places = np.linspace(0, len(points) - 1, most).round().astype(int)
         points = [points[place] for place in places.tolist()]
     kept = [{"clock": clock, **unpack(point)[0]} for clock, point in points]
-    return [{name: point[name] for name in point if name != "lorenz"} for point in kept]
+    return [{name: point[name] for name in point if name not in _NOT_SENT} for point in kept]
 
 
 def earlier_of(core: Core, model: Model) -> dict[str, Any] | None:
     """The Lorenz curve of a day ago, or the oldest that is kept; None where there is none."""
-    points = core.store.history(model.number)
-    now = core.clock.now()
-    place = bisect_right([clock for clock, _ in points], now - _EARLIER) - 1
+    return _earlier_in(core.store.history(model.number), core.clock.now())
+
+
+def _earlier_in(points: Sequence[tuple[float, bytes]], now: float) -> dict[str, Any] | None:
+    place = bisect_right([clock for clock, _ in points], now - _DAY) - 1
     for clock, data in points[max(place, 0) :]:
         point = unpack(data)[0]
         curve = point.get("lorenz")
@@ -245,7 +412,11 @@ def frame_of(core: Core, model: Model, live: dict[str, Any]) -> dict[str, Any]:
     """What the page shows of a model, as it is now."""
     frame = {"model": model.name, "clock": core.clock.now(), "wall": time.time(), "live": live}
     frame |= {**model.summary(), "constraints": constraints_view(model)}
-    return {**frame, "exposure": exposure_of(model)} if model.ranks else frame
+    frame |= {"doing": doing_of(core, model), "worth": worth_of(model), "begun": model.begun}
+    frame["needs"] = 0 if model.agent is not None else model.n_slots - len(model.early)
+    if not model.ranks:
+        return frame
+    return {**frame, "exposure": exposure_of(model), "earlier": core.tallies[model.name].earlier}
 
 
 class Channel:

@@ -14,7 +14,7 @@ import os
 import secrets
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import pairwise
@@ -50,6 +50,7 @@ _NICE = 10
 _TOLERANCE = 1e-3
 _CURVE = 20  # parts of a Lorenz curve
 _APART = 1e-3  # relative: what is nearer than this is the same corner
+_MOVED = 3  # items or groups that gain most, and that lose most
 _MIXTURES = 12  # between the answers for two neighbouring betas
 
 
@@ -78,6 +79,7 @@ class WhatIfRun:
         self.state, self.message = "running", ""
         self.points: list[dict[str, Any]] = []
         self.curve: list[list[float]] = []  # of trade-offs: `fairness.elicit.Curve`
+        self.current = model.objective
         self.reward = model.rewards[0] if len(model.rewards) == 1 else "utility"
 
     def view(self) -> dict[str, Any]:
@@ -91,7 +93,10 @@ class WhatIfRun:
             "contexts": self.contexts,
             "asked": len(self.texts),
             "points": self.points,
+            "current": self.current,
             "questions": bool(self.curve),
+            "reward": self.reward,
+            "curve": self.curve,
             "note": "by today's estimates, not guaranteed",
         }
 
@@ -184,6 +189,9 @@ class WhatIfRunner:
                 run.message = answer["failed"]
             elif "curve" in answer:
                 run.curve = answer["curve"]
+            elif "moves" in answer:
+                for point, moves in zip(run.points, answer["moves"], strict=True):
+                    point.update(moves)
             else:
                 run.points.append(answer)
         await process.wait()
@@ -294,14 +302,17 @@ def _choices(problem: Any, oracle: Any, contexts: Sequence[Any]) -> Finite:
 def evaluate(
     agent: Agent, contexts: Sequence[Any], texts: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """The best that each objective can give in the world of today's estimates; at the end, where
-    they differ in beta, the curve of trade-offs that they make.
+    """The best that each objective can give in the world of today's estimates; at the end who
+    gains and who loses against the objective of the agent, if that is one of them, and, where they
+    differ in beta, the curve of trade-offs that they make.
     """
     from fairwolfe.truth import optimum
 
     world = estimated_world(agent, contexts)
     corners: list[Any] = []
+    exposed: list[Any] = []  # of each objective; None where there is no answer
     for text in texts:
+        exposed.append(None)
         objective = read_objective(text)
         assert objective is not None
         answer: dict[str, Any] = {"objective": text, "beta": beta_of(objective), "message": None}
@@ -319,19 +330,42 @@ def evaluate(
         if not best.feasible:
             answer["message"] = "no policy keeps the hard constraints, by today's estimates"
         if world.n_items:
-            answer |= shares_of(best.average[: world.n_items], _CURVE)
+            exposed[-1] = np.maximum(best.average[: world.n_items], 0.0)
+            answer |= shares_of(exposed[-1], _CURVE)
             if best.feasible and answer["beta"] is not None:
                 corners.append(best.average)
+                answer["utility"] = _measure(agent, world, text)(best.average)[0]
         yield answer
+    current = repr(agent.policy.objective)
+    now = exposed[texts.index(current)] if current in texts and len(texts) > 1 else None
+    if now is not None:
+        yield {"moves": [{} if one is None else _moves(agent, now, one) for one in exposed]}
     sides = _curve(agent, world, texts[0], corners) if len(corners) > 1 else []
     if sides:
         yield {"curve": sides}
 
 
-def _curve(agent: Agent, world: EstimatedWorld, text: str, corners: list[Any]) -> list[list[float]]:
-    """Utility, item objective, Gini index and the share of the least shown half, from the most
-    utility to the fairest: at the corners of the frontier, and at mixtures of neighbours.
+def _moves(agent: Agent, before: Any, after: Any) -> dict[str, Any]:
+    """Who gains and who loses most: groups, where the objective has them, else items; each with its
+    exposure a visit before and after.
     """
+    by = grouped_by(agent.policy.objective)
+    names = list(agent.labels()[by[0]]) if by else agent.names or range(before.size)
+    totals: dict[str, list[float]] = {}
+    for name, old, new in zip(names, before.tolist(), after.tolist(), strict=True):
+        total = totals.setdefault(str(name), [0.0, 0.0])
+        total[:] = total[0] + old, total[1] + new
+    moved = sorted(
+        ((name, old, new) for name, (old, new) in totals.items()), key=lambda one: one[1] - one[2]
+    )
+    least = _APART * float(before.sum()) / len(totals)
+    gains = [one for one in moved[:_MOVED] if one[2] - one[1] > least]
+    losses = [one for one in moved[: -_MOVED - 1 : -1] if one[1] - one[2] > least]
+    return {"gains": gains, "losses": losses}
+
+
+def _measure(agent: Agent, world: EstimatedWorld, text: str) -> Callable[[Any], list[float]]:
+    """Utility, item objective, Gini index and the share of the least shown half, of averages."""
     objective = read_objective(text)
     assert objective is not None
     objective = labelled(objective, agent.labels(grouped_by(objective)))
@@ -344,6 +378,14 @@ def _curve(agent: Agent, world: EstimatedWorld, text: str, corners: list[Any]) -
         sides = (users.value(average[world.n_items :]), items.value(average[: world.n_items]))
         return [*sides, shares["gini"], shares["least_half"]]
 
+    return measured
+
+
+def _curve(agent: Agent, world: EstimatedWorld, text: str, corners: list[Any]) -> list[list[float]]:
+    """What `_measure` gives from the most utility to the fairest: at the corners of the frontier,
+    and at mixtures of neighbours.
+    """
+    measured = _measure(agent, world, text)
     kept: list[Any] = []
     for average in sorted(corners, key=lambda one: measured(one)[1]):
         while kept and not _above(kept[-2:], average, measured):

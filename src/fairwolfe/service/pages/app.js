@@ -1,6 +1,6 @@
-// The page of one model: frames from the stream, history, what-if, and a change of f.
+// The page of one model: what the service says of every frame, charts, what-if, a change of f.
 
-import { ago, bar, lines, lorenz, number } from "./charts.js";
+import { ago, lines, lorenz, number } from "./charts.js";
 
 const byId = (id) => document.getElementById(id);
 const MODEL = document.body.dataset.model;
@@ -9,8 +9,8 @@ const BASE = `v1/models/${encodeURIComponent(MODEL)}`;
 const MOST_POINTS = 900;
 const PATIENCE = 4000; // milliseconds without a stream before the page says so
 const points = []; // of the history, then of the frames
+const shown = {}; // the HTML of each part
 let frame = null;
-let earlier = null;
 let answer = null;
 let wanted = ""; // the objective that is to be confirmed
 
@@ -56,10 +56,12 @@ function say(id, text) {
   if (byId(id).textContent !== text) byId(id).textContent = text;
 }
 
-// --- what is seen --------------------------------------------------------------------------------
+const percent = (share) => `${number(Number((100 * share).toFixed(1)))} %`;
+
+// --- charts --------------------------------------------------------------------------------------
 
 function span(values) {
-  const known = values.filter((x) => x !== null && x !== undefined && Number.isFinite(x));
+  const known = values.filter((x) => Number.isFinite(x));
   return known.length ? [Math.min(...known), Math.max(...known)] : [0, 1];
 }
 
@@ -75,86 +77,62 @@ function turns() {
   return points.filter((point, i) => i && point.version !== points[i - 1].version).map(({ clock }) => clock);
 }
 
+/** A reward over time, with the line of its limit. */
+function drawReward(plot) {
+  const { reward, per, level, side } = plot.dataset;
+  const of = ({ average }) => {
+    const y = per ? average?.[reward] / average?.[per] : average?.[reward];
+    return Number.isFinite(y) ? y : null;
+  };
+  const limit = level === undefined ? null : { y: Number(level), side };
+  const now = of(points[points.length - 1]);
+  lines(plot, {
+    label: `${reward}${per ? ` per ${per}` : ""} over time, now ${number(now)}${limit ? `, to be ${side} ${number(limit.y)}` : ""}`,
+    series: [{ points: points.map((point) => [point.clock, of(point)]), look: "a" }],
+    range: span([...settled().map(of), ...(limit ? [limit.y] : [])]),
+    limit, marks: turns(),
+  });
+}
+
+/** f and the best. The guarantee is drawn only where it is near: else it would squeeze the rest. */
 function drawValue() {
   const last = points[points.length - 1];
-  const of = (name) => points.map((point) => [point.clock, point[name]]);
-  const band = points.map(({ clock, low, high }) => [clock, low ?? null, high ?? null]);
-  const range = span([...settled().map((point) => point.value), last.low, last.high, last.at_most]);
-  lines(byId("c-value"), {
+  const of = (name) => points.map((point) => [point.clock, point[name] ?? null]);
+  const [low, high] = span(settled().flatMap(({ value, about }) => [value, about ?? NaN]));
+  const room = Math.max(high - low, 0.01 * Math.abs(high));
+  const near = [last.low, last.high].map((x) => Math.min(Math.max(x ?? NaN, low - room), high + room));
+  const ceiling = last.at_most !== null && last.at_most - high <= 2 * room;
+  lines(byId("c-value").querySelector(".plot"), {
     label: `f is ${number(last.value)}; the best that can be reached is about ${number(last.about)}, at most ${number(last.at_most)}`,
     series: [
-      { points: of("at_most"), look: "c" },
+      ...(ceiling ? [{ points: of("at_most"), look: "c" }] : []),
       { points: of("about"), look: "b" },
       { points: of("value"), look: "a" },
     ],
-    band: band.map(([x, a, b]) => (a === null || b === null ? [x, null, null] : [x, a, b])),
-    range,
+    band: points.map((point) => [point.clock, point.low ?? null, point.high ?? null]),
+    range: span([low, high, ...near, ...(ceiling ? [last.at_most] : [])]),
     marks: turns(),
   });
+  byId("ceiling").hidden = !ceiling;
   byId("turned").hidden = !turns().length;
-  const rows = [];
-  const size = Math.max(1, Math.ceil(points.length / 12));
-  for (let i = points.length - 1; i >= 0; i -= size) {
-    const { clock, t, value, about, low, high, at_most: most, gini } = points[i];
-    const interval = low === null || low === undefined ? "–" : `${number(low)} to ${number(high)}`;
-    const row = [ago(last.clock - clock), number(t), number(value), number(about), interval, number(most)];
-    rows.push(frame?.exposure ? [...row, number(gini)] : row);
-  }
-  fill(byId("t-history"), rows);
 }
 
-function drawRewards() {
-  const place = byId("c-rewards");
-  const last = points[points.length - 1];
-  const names = Object.keys(last.average);
-  if (place.childElementCount !== names.length) {
-    place.replaceChildren(...names.map((name) => {
-      const figure = document.createElement("figure");
-      const caption = document.createElement("figcaption");
-      const plot = document.createElement("div");
-      [caption.textContent, plot.className] = [name, "plot"];
-      figure.append(caption, plot);
-      return figure;
-    }));
-  }
-  names.forEach((name, i) => {
-    lines(place.children[i], {
-      label: `${name} over time, now ${number(last.average[name])}`,
-      series: [{ points: points.map((point) => [point.clock, point.average?.[name] ?? null]), look: "a" }],
-      range: span(settled().map((point) => point.average?.[name])),
-    });
-  });
-}
-
-function drawExposure() {
-  const shown = frame.exposure;
-  const curves = [{ points: shown.lorenz, look: "a" }];
-  if (earlier) curves.unshift({ points: earlier.lorenz, look: "b" });
-  lorenz(byId("c-lorenz"), { label: `Lorenz curve of exposure. ${shown.words}`, curves });
-  byId("earlier").hidden = !earlier;
-  if (earlier) say("earlier", `${ago(earlier.seconds_ago + frame.clock - earlier.clock)} ago`);
-  const percent = (curve, part) => {
-    if (!curve?.length) return "–";
-    return `${number(100 * curve[Math.round(part * (curve.length - 1))])} %`;
-  };
-  const rows = [];
-  for (let part = 1; part <= 10; part += 1) {
-    rows.push([`${10 * part} %`, percent(shown.lorenz, part / 10), percent(earlier?.lorenz, part / 10)]);
-  }
-  fill(byId("t-lorenz"), rows);
+function drawShares() {
+  const curves = [{ points: frame.exposure.lorenz, look: "a" }];
+  if (frame.earlier) curves.unshift({ points: frame.earlier.lorenz, look: "b" });
+  lorenz(byId("c-lorenz").querySelector(".plot"), { label: `Lorenz curve of exposure. ${frame.exposure.words}`, curves });
+  byId("earlier").hidden = !frame.earlier;
+  if (frame.earlier) say("earlier", `${ago(frame.earlier.seconds_ago)} ago`);
 }
 
 function draw() {
   if (!points.length) return;
-  drawValue();
-  drawRewards();
-  if (!frame) return;
-  if (frame.exposure) drawExposure();
-  bar(byId("c-counts"), {
-    label: `${number(frame.joined)} joined, ${number(frame.expired)} expired, ${number(frame.open)} open, ${number(frame.late)} late reports`,
-    parts: ["joined", "expired", "open", "late"].map((look) => ({ look, value: frame[look] })),
-  });
+  document.querySelectorAll("[data-reward]").forEach(drawReward);
+  if (byId("d-proof").open) drawValue();
+  if (frame?.exposure) drawShares();
 }
+
+// --- frames --------------------------------------------------------------------------------------
 
 function show(next) {
   const before = frame;
@@ -163,20 +141,13 @@ function show(next) {
     points.length = 0; // another log: its own history
     remember().catch(() => {});
   }
-  if (earlier && frame.clock - earlier.clock > 600) remind().catch(() => {});
-  const { live, tables } = frame;
-  say("sentence", live.sentence);
-  say("objective", frame.description);
-  say("version", String(frame.version));
-  say("stopped", frame.stopped ?? "");
-  for (const [name, rows] of Object.entries(tables)) fill(byId(`t-${name}`), rows);
-  byId("constraints").hidden = !frame.constraints.length;
-  for (const id of ["exposure", "ends"]) byId(id).hidden = !frame.exposure;
-  if (frame.exposure) say("words", frame.exposure.words);
-  byId("groups").hidden = !tables.groups;
-  const { clock, t, value, average, version } = frame;
+  for (const [id, html] of Object.entries(frame.parts)) { // escaped by the service
+    if (shown[id] !== html) byId(id).innerHTML = html;
+    shown[id] = html;
+  }
+  const { clock, t, value, average, version, live } = frame;
   const { about = null, low = null, high = null, at_most = null } = live;
-  points.push({ clock, t, value, average, version, about, low, high, at_most, gini: frame.exposure?.gini });
+  points.push({ clock, t, value, average, version, about, low, high, at_most });
   if (points.length > MOST_POINTS) {
     points.splice(0, points.length, ...points.filter((_, i) => i % 2 || i > MOST_POINTS / 2));
   }
@@ -187,32 +158,29 @@ function show(next) {
 async function remember() {
   const { points: kept } = await ask(`${BASE}/history?most=300`);
   points.unshift(...kept.filter((point) => !points.length || point.clock < points[0].clock));
-  if (!byId("exposure").hidden) await remind();
   draw();
 }
 
-async function remind() {
-  const shown = await ask(`${BASE}/exposure`);
-  const clock = points.length ? points[points.length - 1].clock : 0;
-  earlier = shown.earlier && { ...shown.earlier, clock };
-}
-
 async function changes() {
-  const { changes: lines_ } = await ask(`${BASE}/changes`).catch(() => ({ changes: null }));
-  if (!lines_) return; // the next frame shows whether the service answers
-  byId("unchanged").hidden = lines_.length > 0;
-  byId("changes").hidden = !lines_.length;
-  fill(byId("t-changes"), lines_.map((line) => [
+  const { changes: made } = await ask(`${BASE}/changes`).catch(() => ({ changes: null }));
+  if (!made) return; // the next frame shows whether the service answers
+  byId("unchanged").hidden = made.length > 0;
+  byId("changes").hidden = !made.length;
+  fill(byId("t-changes"), made.map((line) => [
     String(line.version), new Date(1000 * line.when).toISOString().slice(0, 19).replace("T", " "),
     line.who || "–", line.from_words ?? "–", line.to_words,
   ]), [1, 2, 3, 4]);
 }
 
-// --- the stream ----------------------------------------------------------------------------------
-
 function state(text, look) {
   byId("state").className = `state ${look}`;
   say("state", text);
+  const lost = look === "off";
+  document.body.classList.toggle("stale", lost);
+  byId("lost").hidden = !lost;
+  if (!lost) return;
+  const when = frame ? ` These are the numbers of ${new Date(1000 * frame.wall).toLocaleTimeString()}.` : "";
+  say("lost", `The service does not answer; it may be starting again.${when} The page goes on by itself as soon as it is back.`);
 }
 
 let lost = 0; // a timer: streams end now and then, and begin again
@@ -227,7 +195,7 @@ function listen(wait = 1000) {
     show(JSON.parse(event.data));
   };
   stream.onerror = async () => {
-    lost ||= setTimeout(() => state("not connected; trying again", "off"), PATIENCE);
+    lost ||= setTimeout(() => state("not connected", "off"), PATIENCE);
     if (stream.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
     stream.close();
     try {
@@ -245,126 +213,103 @@ function listen(wait = 1000) {
 // --- what if -------------------------------------------------------------------------------------
 
 const pause = (milliseconds) => new Promise((done) => { setTimeout(done, milliseconds); });
+const place = () => answer.points[Number(byId("choice").value)];
+const current = () => answer.points.find((point) => point.objective === frame?.objective && point.average);
 
 function tell(text, trouble = false) {
   say("asked", text);
   byId("asked").className = trouble ? "trouble" : "soft";
 }
 
-async function whatIf(body) {
-  const buttons = document.querySelectorAll("#what-if form button");
+/** Ask, wait with a bar, show the answer; beta: the one to choose of it. Whether there is one. */
+async function whatIf(body, beta = null) {
+  const buttons = document.querySelectorAll("#ask-text button, #q-start, #all, #q-use");
+  const bar = byId("progress");
   for (const button of buttons) button.disabled = true;
+  bar.hidden = false;
+  bar.removeAttribute("value");
   tell("Computing …");
+  let done = false;
   try {
     let question = await post(`${BASE}/what-if`, body);
     while (question.state === "running") {
-      await pause(400);
+      await pause(300);
       question = await ask(`${BASE}/what-if/${question.id}`);
+      [bar.max, bar.value] = [question.asked, question.points.length];
       tell(`Computing: ${question.points.length} of ${question.asked} …`);
     }
     if (question.message) throw new Error(question.message);
-    showAnswer(question);
-    tell(`By today's estimates of the last ${question.contexts} contexts seen, not guaranteed.`);
+    showAnswer(question, beta);
+    tell(`By today's estimates, for the last ${question.contexts} visits: not guaranteed.`);
+    done = true;
   } catch (refused) {
     tell(refused.message, true);
   }
+  bar.hidden = true;
   for (const button of buttons) button.disabled = false;
+  return done;
 }
 
-/** Names of the answers: their betas, or their numbers where they have none. */
-function named(point, i) {
-  return point.beta === null ? `objective ${i + 1}` : `beta ${number(point.beta)}`;
-}
-
-function drawAnswer() {
-  if (!answer) return;
-  const good = answer.points.filter((point) => point.average);
-  const betas = good.every((point) => point.beta !== null);
-  const chosen = answer.points[Number(byId("choice").value)];
-  const over = betas ? "beta, one step for each value" : "objectives, in the order given";
-  const labels = good.map((point, i) => (betas ? number(point.beta) : String(i + 1)));
-  const marks = chosen.average ? [good.indexOf(chosen)] : [];
-  const names = good.length ? Object.keys(good[0].average) : [];
-  const several = names.length > 1 ? "abc" : "a";
-  const series = names.map((name, k) => ({
-    name, look: several[k % several.length], marked: true, points: good.map((point, i) => [i, point.average[name]]),
-  }));
-  const figure = byId("c-earned");
-  lines(figure, {
-    label: `What is earned: ${good.map((point, i) => `${named(point, i)}: ${names.map((name) => `${name} ${number(point.average[name])}`).join(", ")}`).join("; ")}`,
-    series, range: span(series.flatMap((one) => one.points.map(([, y]) => y))), over, marks, labels,
-  });
-  figure.querySelector(".legend").replaceChildren(...series.map(({ name, look }) => {
-    const li = document.createElement("li");
-    [li.className, li.textContent] = [`look-${look}`, name];
-    return li;
-  }));
-  const halves = good.map((point, i) => [i, point.least_half === undefined ? null : 100 * point.least_half]);
-  byId("c-half").hidden = halves.every(([, y]) => y === null);
-  if (byId("c-half").hidden) return;
-  lines(byId("c-half"), {
-    label: `Exposure of the least shown half of the items: ${good.map((point, i) => `${named(point, i)}: ${number(halves[i][1])} %`).join("; ")}`,
-    series: [{ look: "a", marked: true, points: halves }], range: span(halves.map(([, y]) => y)), over, marks, labels,
+function drawFrontier() {
+  byId("balance").hidden = !answer || answer.curve.length < 2;
+  if (byId("balance").hidden) return;
+  const good = answer.points.filter((point) => point.utility !== undefined);
+  const at = (point) => [point.utility, 100 * point.least_half];
+  const curve = answer.curve.map(([utility, , , half]) => [utility, 100 * half]);
+  const dots = [[current(), "now"], [place(), "look-a"]];
+  lines(byId("c-frontier").querySelector(".plot"), {
+    label: `The best that can be reached: ${good.map((point) => `${number(point.utility)} ${answer.reward} with ${percent(point.least_half)} for the least shown half`).join("; ")}`,
+    series: [{ points: curve, look: "a" }],
+    dots: dots.filter(([point]) => point?.utility !== undefined).map(([point, look]) => [...at(point), look]),
+    range: span(curve.map(([, y]) => y)),
+    over: `${answer.reward} a visit`,
+    height: 260,
   });
 }
 
-/** The answer for the current f, to compare others with. */
-function current() {
-  return answer.points.find((point) => point.objective === frame?.objective && point.average);
+/** Who gains or who loses, as a sentence. */
+function moves(word, list = []) {
+  const parts = list.map(([name, from, to]) => `${name} (${number(from)} → ${number(to)})`);
+  return parts.length ? `${word}: ${parts.join(", ")} exposures a visit.` : "";
 }
 
-function describe() {
-  const i = Number(byId("choice").value);
-  const point = answer.points[i];
-  const name = named(point, i);
-  byId("choice").setAttribute("aria-valuetext", name);
-  byId("apply").disabled = point.objective === frame?.objective || !point.average;
-  if (!point.average) {
-    say("chosen", `${name}: ${point.message}`);
-    return;
+function preview() {
+  const [now, then] = [current(), place()];
+  const name = then.beta === null ? then.description : `Fairness weighs ${number(then.beta)} (beta)`;
+  say("chosen", `${name}${then === now ? ", as now" : ""}`);
+  byId("choice").setAttribute("aria-valuetext", byId("chosen").textContent);
+  byId("apply").disabled = then.objective === frame?.objective || !then.average;
+  say("impossible", then.message ? `${then.message[0].toUpperCase()}${then.message.slice(1)}.` : "");
+  const rows = Object.keys(then.average ?? {}).map((reward) => {
+    const [a, b] = [now?.average[reward], then.average[reward]];
+    const change = a ? (100 * (b - a)) / Math.abs(a) : null;
+    const words = change === null ? "–" : Math.abs(change) < 0.05 ? "none" : `${change > 0 ? "+" : "−"}${number(Math.abs(Number(change.toFixed(1))))} %`;
+    return [`${reward} a visit`, number(a), number(b), words];
+  });
+  if (Number.isFinite(then.least_half)) {
+    const change = now ? 100 * (then.least_half - now.least_half) : null;
+    const words = change === null ? "–" : Math.abs(change) < 0.05 ? "none" : `${change > 0 ? "+" : "−"}${number(Math.abs(Number(change.toFixed(1))))} points`;
+    rows.push(["exposure of the least shown half", now ? percent(now.least_half) : "–", percent(then.least_half), words]);
   }
-  const now = current();
-  const parts = Object.entries(point.average).map(([reward, earned]) => {
-    const base = now?.average[reward];
-    const change = base && now !== point ? ` (${earned >= base ? "+" : "−"}${number(Math.abs(Math.round((1000 * (earned - base)) / base) / 10))} %)` : "";
-    return `${reward} ${number(earned)}${change}`;
-  });
-  if (point.least_half !== undefined && point.least_half !== null) {
-    parts.push(`the least shown half of the items gets ${number(Math.round(1000 * point.least_half) / 10)} % of the exposure`);
-  }
-  const note = point.message ? ` ${point.message}.` : "";
-  say("chosen", `${name}${now === point ? ", as now" : ""}: ${parts.join("; ")}.${note}`);
+  fill(byId("t-preview"), rows);
+  byId("t-preview").hidden = !rows.length;
+  say("gains", moves("Gain most", then.gains));
+  say("losses", moves("Lose most", then.losses));
+  drawFrontier();
 }
 
-function showAnswer(question) {
+function showAnswer(question, beta) {
   answer = question;
-  const rewards = Object.keys(question.points.find((point) => point.average)?.average ?? {});
-  const ranks = question.points.some((point) => point.gini !== undefined);
-  const head = document.createElement("tr");
-  for (const name of ["", "f", ...rewards, ...(ranks ? ["least shown half", "Gini index"] : []), ""]) {
-    const th = document.createElement(name ? "th" : "td");
-    if (name) th.scope = "col";
-    th.textContent = name;
-    head.append(th);
-  }
-  byId("t-answers").tHead.replaceChildren(head);
-  fill(byId("t-answers"), question.points.map((point, i) => [
-    named(point, i), number(point.value), ...rewards.map((name) => number(point.average?.[name])),
-    ...(ranks ? [point.least_half === undefined ? "–" : `${number(100 * point.least_half)} %`, number(point.gini)] : []),
-    point.message ?? (point.objective === frame?.objective ? "now" : ""),
-  ]));
   const slider = byId("choice");
   slider.max = question.points.length - 1;
-  const fresh = question.points.findIndex((point) => point.objective !== frame?.objective);
-  const now = question.points.findIndex((point) => point.objective === frame?.objective);
-  slider.value = question.points.length > 2 && now >= 0 ? now : Math.max(fresh, 0);
-  byId("slide").hidden = question.points.length < 2;
-  byId("interview").hidden = !question.questions;
-  byId("interview").open = false;
-  given.length = 0;
+  const find = (test) => question.points.findIndex(test);
+  const now = find((point) => point.objective === question.current);
+  const other = find((point) => point.objective !== question.current);
+  const asked = beta === null ? -1 : find((point) => Math.abs(point.beta - beta) < 1e-9);
+  slider.value = [asked, question.curve.length > 1 ? now : other, now].find((i) => i >= 0);
+  say("frontier-words", "Exposure of the least shown half, in percent");
   byId("answer").hidden = false;
-  describe();
-  drawAnswer();
+  preview();
 }
 
 // --- which beta ----------------------------------------------------------------------------------
@@ -377,14 +322,16 @@ async function interview() {
   try {
     reply = await post(`${BASE}/what-if/${answer.id}/questions`, { answers: given });
   } catch (refused) {
-    say("q-number", refused.message);
+    tell(refused.message, true);
     return;
   }
   const { question, done, sentences, beta } = reply;
+  byId("interview").hidden = false;
   byId("q-answers").hidden = done;
+  byId("q-equal").hidden = done;
   byId("q-back").disabled = !given.length;
   byId("q-use").hidden = !done;
-  say("q-number", done ? "" : `Question ${question.number} of 8`);
+  say("q-number", done ? "Your balance" : `Question ${question.number} of 8`);
   say("q-said", given.length ? sentences.join(" ") : "");
   if (done) {
     estimate = Number(beta.toPrecision(3));
@@ -399,38 +346,38 @@ for (const word of ["a", "b", "equal"]) {
   byId(`q-${word}`).addEventListener("click", () => { given.push(word); interview(); });
 }
 byId("q-back").addEventListener("click", () => { given.pop(); interview(); });
-byId("q-use").addEventListener("click", () => whatIf({ beta: [estimate] }));
-byId("interview").addEventListener("toggle", () => { if (byId("interview").open) interview(); });
-
-byId("choice").addEventListener("input", () => { describe(); drawAnswer(); });
-
-byId("ask-beta").addEventListener("submit", (event) => {
-  event.preventDefault();
-  const words = byId("beta").value.split(/[\s,;]+/).filter(Boolean);
-  const wrong = words.find((word) => !(Number.isFinite(Number(word)) && Number(word) >= 0));
-  if (wrong !== undefined) {
-    tell(`beta is “${wrong}”; give numbers of at least 0, such as 0.5, 1, 2`, true);
-    return;
-  }
-  whatIf({ beta: words.map(Number) });
+byId("q-use").addEventListener("click", async () => {
+  const betas = answer.points.map((point) => point.beta).concat(estimate);
+  if (await whatIf({ beta: betas }, estimate)) byId("interview").hidden = true;
 });
+byId("q-start").addEventListener("click", async () => {
+  given.length = 0;
+  if (!await whatIf({})) return;
+  byId("answer").hidden = true; // the questions first
+  interview();
+});
+byId("all").addEventListener("click", async () => {
+  byId("interview").hidden = true;
+  await whatIf({});
+});
+byId("choice").addEventListener("input", preview);
 
 byId("ask-text").addEventListener("submit", (event) => {
   event.preventDefault();
+  byId("interview").hidden = true;
   const text = byId("text").value.trim();
-  const both = [...new Set([frame?.objective ?? text, text])];
-  whatIf({ objectives: both });
+  whatIf({ objectives: [...new Set([frame?.objective ?? text, text])] });
 });
 
 // --- a change of f -------------------------------------------------------------------------------
 
 byId("apply").addEventListener("click", () => {
-  const point = answer.points[Number(byId("choice").value)];
+  const point = place();
   wanted = point.objective;
   say("c-to", point.description);
   say("c-from", byId("objective").textContent);
   say("refused", "");
-  byId("confirm").dataset.version = frame ? frame.version : byId("version").textContent;
+  byId("confirm").dataset.version = frame.version;
   byId("confirm").showModal();
 });
 
@@ -442,7 +389,7 @@ byId("c-form").addEventListener("submit", async (event) => {
   const headers = { "content-type": "application/json", "if-match": `"${byId("confirm").dataset.version}"` };
   const key = byId("admin").value.trim();
   if (KEYS && !key) {
-    say("refused", "No key is given; changing f needs one that may (admin).");
+    say("refused", "No key is given; changing the objective needs one that may (admin).");
     return;
   }
   if (KEYS) headers.authorization = `Bearer ${key}`;
@@ -451,7 +398,7 @@ byId("c-form").addEventListener("submit", async (event) => {
     const body = JSON.stringify({ objective: wanted });
     const { version } = await ask(`${BASE}/objective`, { method: "PUT", headers, body });
     byId("confirm").close();
-    tell(`f is changed: version ${version}. The next decisions follow it.`);
+    tell(`Applied: version ${version}. The next decisions follow it.`);
     await changes();
   } catch (refused) {
     say("refused", `${refused.message}${/[.!]$/.test(refused.message) ? "" : "."} Nothing was changed.`);
@@ -461,12 +408,13 @@ byId("c-form").addEventListener("submit", async (event) => {
 
 // --- begin ---------------------------------------------------------------------------------------
 
+byId("d-proof").addEventListener("toggle", draw);
 let width = document.documentElement.clientWidth;
 addEventListener("resize", () => {
   if (width !== document.documentElement.clientWidth) {
     width = document.documentElement.clientWidth;
     draw();
-    drawAnswer();
+    if (answer) drawFrontier();
   }
 });
 remember().catch((refused) => state(refused.message, "off")).finally(() => listen());

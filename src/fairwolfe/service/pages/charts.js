@@ -1,15 +1,15 @@
-// Charts as SVG: lines with a band, Lorenz curves, one bar. No styles here: classes, see style.css.
+// Charts as SVG: lines with a band and a limit, Lorenz curves. No styles here: classes, see style.css.
 
 const SPACE = "http://www.w3.org/2000/svg";
 const SPANS = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200,
   86400, 172800, 604800, 1209600, 2592000, 7776000, 31536000];
 let clips = 0;
 
-/** A number with four significant digits; a dash for none. */
+/** A number with three significant digits, or with all before the point; a dash for none. */
 export function number(x) {
   if (x === null || x === undefined || !Number.isFinite(x)) return "–";
-  if (x && Math.abs(x) < 1e-6) return x.toPrecision(4);
-  return x.toLocaleString("en", { maximumSignificantDigits: 4 });
+  if (x && Math.abs(x) < 1e-6) return x.toPrecision(3);
+  return x.toLocaleString("en", Math.abs(x) < 1000 ? { maximumSignificantDigits: 3 } : { maximumFractionDigits: 0 });
 }
 
 /** A number of an axis, with as many digits as its step needs. */
@@ -20,11 +20,11 @@ function tick(x, step) {
   });
 }
 
-/** How long ago, in a word and a half. */
+/** How long, in a word and a half. */
 export function ago(seconds) {
   if (seconds < 0.5) return "now";
-  for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "min"]]) {
-    if (seconds >= size) return `${number(Math.round((10 * seconds) / size) / 10)} ${unit}`;
+  for (const [size, unit, length] of [[172800, "days", 86400], [7200, "h", 3600], [120, "min", 60]]) {
+    if (seconds >= size) return `${number(Math.round((10 * seconds) / length) / 10)} ${unit}`;
   }
   return `${Math.round(seconds)} s`;
 }
@@ -60,9 +60,8 @@ function times(span, n) {
   return places;
 }
 
-function canvas(figure, height, label) {
-  const plot = figure.querySelector(".plot");
-  const width = Math.max(Math.floor(plot.clientWidth), 240);
+function canvas(plot, height, label) {
+  const width = Math.max(Math.floor(plot.clientWidth), 220);
   const svg = element("svg", {
     viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label,
   });
@@ -85,16 +84,16 @@ function pieces(points) {
 }
 
 /**
- * Lines over time, or over another axis.
- * series: {name, points: [[x, y]], look: "a" | "b" | "c", marked}; band: [[x, low, high]];
- * range: [low, high] of y; over: what is along x, whose places 0, 1, ... have the names of labels;
- * without it the time, which ends now. marks: places along x.
+ * Lines over time, which ends now, or over another axis, whose name is `over`.
+ * series: {points: [[x, y]], look: "a" | "b" | "c"}; band: [[x, low, high]]; range: [low, high] of y;
+ * limit: {y, side}; marks: places along x; dots: [[x, y, class]].
  */
-export function lines(figure, { label, series, band = [], range, over, labels = [], marks = [] }) {
-  const [svg, width] = canvas(figure, 224, label);
-  const xs = series.flatMap((one) => one.points.map(([x]) => x));
+export function lines(plot, { label, series, range, band = [], limit, over, marks = [], dots, height = 150 }) {
+  const [svg, width] = canvas(plot, height, label);
+  const write = (x, y, look, text) => svg.append(element("text", { x, y, class: look }, text));
+  const xs = series.flatMap((one) => one.points.filter(([, y]) => y !== null).map(([x]) => x));
   if (!xs.length) {
-    svg.append(element("text", { x: width / 2, y: 110, class: "quiet middle" }, "nothing yet"));
+    write(width / 2, height / 2, "middle", "nothing yet");
     return;
   }
   const first = Math.min(...xs);
@@ -103,93 +102,77 @@ export function lines(figure, { label, series, band = [], range, over, labels = 
   if (low === 0 && high === 0) high = 1;
   // Numbers that differ by rounding only are equal: steps between them would never end.
   if (!(high - low > 1e-9 * Math.max(Math.abs(low), Math.abs(high)))) [low, high] = [low - 0.5 * (Math.abs(low) || 1), high + 0.5 * (Math.abs(high) || 1)];
-  const room = 0.06 * (high - low);
+  const room = 0.08 * (high - low);
   [low, high] = [low >= 0 && low - room < 0 ? 0 : low - room, high + room];
-  const [levels, size] = steps(low, high, 4);
+  const [levels, size] = steps(low, high, height < 200 ? 3 : 4);
   const names = levels.map((y) => tick(y, size));
-  const left = 12 + 7 * Math.max(...names.map((name) => name.length));
-  const box = { left, right: width - 14, top: 10, bottom: 184 };
+  const left = 8 + 7 * Math.max(...names.map((name) => name.length));
+  const box = { left, right: width - 6, top: 8, bottom: height - (over === undefined ? 22 : 40) };
   const x = (value) => box.left + ((value - first) / (last - first || 1)) * (box.right - box.left);
   const y = (value) => box.bottom - ((value - low) / (high - low)) * (box.bottom - box.top);
   levels.forEach((level, i) => {
     svg.append(element("line", { x1: box.left, x2: box.right, y1: y(level), y2: y(level), class: "grid" }));
-    svg.append(element("text", { x: box.left - 6, y: y(level) + 4, class: "quiet end" }, names[i]));
+    write(box.left - 6, y(level) + 4, "end", names[i]);
   });
   if (over === undefined) {
     for (const back of times(last - first, width < 480 ? 3 : 6)) {
-      const end = back === 0 ? " end" : " middle";
-      svg.append(element("text", { x: x(last - back), y: 202, class: `quiet${end}` }, ago(back)));
+      const from = x(last - back);
+      write(from, height - 6, back === 0 ? "end" : from < box.left + 30 ? "" : "middle", back === 0 ? "now" : `${ago(back)} ago`);
     }
   } else {
-    const every = Math.ceil((44 * labels.length) / (box.right - box.left));
-    labels.forEach((text, i) => {
-      if (i % every) return;
-      const end = i && i === labels.length - 1 ? "end" : "middle";
-      svg.append(element("text", { x: x(i), y: 202, class: `quiet ${end}` }, text));
-    });
+    const [places, gap] = steps(first, last, width < 480 ? 3 : 6);
+    for (const one of places) write(x(one), height - 22, x(one) > width - 30 ? "end" : "middle", tick(one, gap));
+    write((box.left + box.right) / 2, height - 5, "middle", over);
   }
-  const name = over ?? "ago, in time that the service was up";
-  svg.append(element("text", { x: (box.left + box.right) / 2, y: 219, class: "quiet middle" }, name));
   clips += 1;
   const clip = element("clipPath", { id: `clip-${clips}` });
   clip.append(element("rect", { x: box.left - 4, y: box.top - 4, width: box.right - box.left + 8, height: box.bottom - box.top + 8 }));
   const inside = element("g", { "clip-path": `url(#clip-${clips})` });
   svg.append(clip, inside);
-  const edge = (place) => pieces(band.map((one) => [x(one[0]), one[place] === null ? null : y(one[place])]));
+  const draw = (name, attributes) => inside.append(element(name, attributes));
+  if (limit) {
+    const at = y(limit.y);
+    const [top, bottom] = limit.side === "at most" ? [box.top, at] : [at, box.bottom];
+    draw("rect", { x: box.left, y: top, width: box.right - box.left, height: Math.max(bottom - top, 0), class: "beyond" });
+    draw("line", { x1: box.left, x2: box.right, y1: at, y2: at, class: "limit-line" });
+    const beyond = limit.side === "at most" ? at - box.top > 18 : at + 18 > box.bottom;
+    write(box.left + 4, beyond ? at - 5 : at + 14, "limit-words", `limit: ${limit.side} ${number(limit.y)}`);
+  }
+  const edge = (side) => pieces(band.map((one) => [x(one[0]), one[1] === null || one[2] === null ? null : y(one[side])]));
   const lows = edge(1);
   edge(2).forEach((piece, i) => {
     const back = lows[i].slice().reverse();
-    inside.append(element("path", { d: `${path(piece)}${path(back).replace("M", "L")}Z`, class: "band" }));
+    draw("path", { d: `${path(piece)}${path(back).replace("M", "L")}Z`, class: "band" });
   });
   for (const one of series) {
     const runs = pieces(one.points.map(([a, b]) => [x(a), b === null || b === undefined ? null : y(b)]));
-    for (const piece of runs) {
-      inside.append(element("path", { d: path(piece), class: `line look-${one.look}` }));
-    }
-    for (const [a, b] of one.marked ? runs.flat() : runs.flat().slice(-1)) {
-      inside.append(element("circle", { cx: a, cy: b, r: 3, class: `dot look-${one.look}` }));
-    }
+    for (const piece of runs) draw("path", { d: path(piece), class: `line look-${one.look}` });
+    const end = runs.flat().pop();
+    if (end && !dots) draw("circle", { cx: end[0], cy: end[1], r: 3, class: `dot look-${one.look}` });
   }
-  for (const place of marks) {
-    inside.append(element("line", { x1: x(place), x2: x(place), y1: box.top, y2: box.bottom, class: "mark" }));
-  }
+  for (const [a, b, look] of dots ?? []) draw("circle", { cx: x(a), cy: y(b), r: look === "now" ? 7 : 5, class: `dot ${look}` });
+  for (const one of marks) draw("line", { x1: x(one), x2: x(one), y1: box.top, y2: box.bottom, class: "mark" });
 }
 
 /** Lorenz curves; curves: {points: shares of the exposure in equal parts, look}. */
-export function lorenz(figure, { label, curves }) {
-  const plot = figure.querySelector(".plot");
-  const side = Math.min(Math.max(plot.clientWidth, 240), 440);
-  const height = side * 0.9;
-  const [svg, width] = canvas(figure, height, label);
-  const box = { left: 46, right: Math.min(width, side) - 10, top: 8, bottom: height - 40 };
+export function lorenz(plot, { label, curves }) {
+  const side = Math.min(Math.max(plot.clientWidth, 220), 400);
+  const height = side * 0.8;
+  const [svg, width] = canvas(plot, height, label);
+  const box = { left: 42, right: Math.min(width, side) - 10, top: 8, bottom: height - 36 };
   const x = (share) => box.left + share * (box.right - box.left);
   const y = (share) => box.bottom - share * (box.bottom - box.top);
+  const write = (at, down, look, text) => svg.append(element("text", { x: at, y: down, class: look }, text));
   for (const part of [0, 0.25, 0.5, 0.75, 1]) {
     svg.append(element("line", { x1: x(0), x2: x(1), y1: y(part), y2: y(part), class: "grid" }));
-    svg.append(element("text", { x: x(0) - 6, y: y(part) + 4, class: "quiet end" }, `${100 * part} %`));
-    const end = part === 1 ? "end" : "middle";
-    svg.append(element("text", { x: x(part), y: y(0) + 17, class: `quiet ${end}` }, `${100 * part} %`));
+    write(x(0) - 6, y(part) + 4, "end", `${100 * part} %`);
+    write(x(part), y(0) + 16, part === 1 ? "end" : "middle", `${100 * part} %`);
   }
-  svg.append(element("text", { x: x(0.5), y: y(0) + 34, class: "quiet middle" }, "of the items, the least shown first"));
+  write(x(0.5), y(0) + 31, "middle", "of the items, the least shown first");
   svg.append(element("line", { x1: x(0), x2: x(1), y1: y(0), y2: y(1), class: "equal" }));
   for (const { points, look } of curves) {
     const n = points.length - 1;
     if (n < 1) continue;
     svg.append(element("path", { d: path(points.map((share, i) => [x(i / n), y(share)])), class: `line look-${look}` }));
   }
-}
-
-/** One bar of parts; parts: {name, value, look}. */
-export function bar(figure, { label, parts }) {
-  const [svg, width] = canvas(figure, 34, label);
-  const total = parts.reduce((sum, part) => sum + part.value, 0);
-  let at = 0;
-  for (const { value, look } of parts) {
-    const share = total ? (value / total) * width : 0;
-    if (share > 0) {
-      svg.append(element("rect", { x: at, y: 2, width: Math.max(share - 1, 0.5), height: 30, class: `part part-${look}` }));
-    }
-    at += share;
-  }
-  if (!total) svg.append(element("text", { x: width / 2, y: 22, class: "quiet middle" }, "nothing yet"));
 }
