@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -18,7 +19,7 @@ from fairwolfe.objectives import Concave
 from fairwolfe.objectives.concave import numbers
 from fairwolfe.oracles import LinearState
 from fairwolfe.ranking.policies import Baseline
-from fairwolfe.ranking.ranker import LinUCBRank, Ranker, RankState
+from fairwolfe.ranking.ranker import LinUCBRank, Ranker, RankState, appended
 from fairwolfe.smoothing.smoothings import Exact, shrink
 
 _LEAST = 1e-3  # of an estimated merit: rewards may be negative
@@ -89,9 +90,11 @@ class _PerMerit(Ranker):
     def resume(self, problem: Problem, catalogue: Catalogue) -> Any:
         return MeritState(*super().resume(problem, catalogue), np.zeros(catalogue.total))
 
-    def with_items(self, state: Any, features: Matrix) -> Any:
-        earned = np.concatenate([state.earned, np.zeros(len(features))])
-        return super().with_items(state, features)._replace(earned=earned)  # type: ignore[call-arg]
+    def with_items(
+        self, state: Any, features: Matrix, append: Callable[..., Any] = appended
+    ) -> Any:
+        longer: Any = super().with_items(state, features, append)
+        return longer._replace(earned=append("earned", state.earned, np.zeros(len(features))))
 
     def act(self, state: Any, context: Any, direction: Vector, rng: np.random.Generator) -> Choice:
         given, g = self._read(state, context, direction)
