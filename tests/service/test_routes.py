@@ -107,7 +107,7 @@ def test_history_is_dense_at_first_and_then_a_point_a_minute() -> None:
 
 
 def test_history_is_thinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairwolfe.service.store._MOST_POINTS", 10)
+    monkeypatch.setattr("fairwolfe.service.store.MOST_POINTS", 10)
     store = SQLiteStore(tmp_path / "state")
     for i in range(100):
         store.note(0, float(i), b"point")

@@ -170,7 +170,9 @@ class AgentInputs(ABC):
         """
         with self.held():
             if items is None and not retired:
-                running = self._with_objective(objective)
+                running = self._running
+                if objective is not None:
+                    running = self._with_objective(objective)
                 _bound_objective(running)
                 if hasattr(running, "direction"):
                     running.direction(self._draws)
