@@ -496,7 +496,7 @@ def test_a_service_folds_its_log_to_the_same_bits() -> None:
     assert (told["average"], told["per"]) == (None, "minutes")
     assert told["sentence"].startswith("clicks per minutes: no minutes yet")
     frame = page.frame_of(service.core, service.model("router"), {"sentence": ""})
-    assert frame["tables"]["constraints"][0][-1] == "no minutes yet"
+    assert "No minutes yet; the limit is at most 2 %." in frame["parts"]["limits"]
     for step in range(60):
         answer = service.decide("router", arms=rng.uniform(-0.4, 0.4, (3, 5)).tolist())
         id = service.model("router").id(answer.number)
@@ -511,10 +511,12 @@ def test_a_service_folds_its_log_to_the_same_bits() -> None:
     for found in (replay(service.store), recover(service.store)):
         assert found.models[model.number].digest() == model.digest()
     frame = page.frame_of(service.core, model, {"sentence": ""})
-    ((name, level, _, _, price, state),) = frame["tables"]["constraints"]
-    assert (name, level) == ("clicks per minutes", "at most 0.02")
-    assert price.endswith(" a point")
-    assert state in ("kept", "missed")
+    (limit,) = frame["limits"]
+    assert (limit["name"], limit["reward"]) == ("clicks per minutes", "clicks")
+    assert limit["price"].startswith("Raising it from 2 % to 3 % would buy about ")
+    assert limit["price"].endswith("minutes a visit.") or " minutes per " in limit["price"]
+    assert limit["state"] in ("kept", "line", "unclear", "missed")
+    assert "; the limit is at most 2 %." in frame["parts"]["limits"]
     (told,) = constraints_view(model)
     assert told["name"] == "clicks per minutes"
     assert told["kept_by_vanishing"] is False

@@ -505,7 +505,7 @@ def test_another_beta_is_applied_and_the_service_is_started_again(
     slider.press("Home")  # by keyboard
     assert visit.text("#chosen") == "Fairness weighs 0 (beta)"
     # The preview: rewards and exposure now and then, and who gains and loses.
-    now, then, change = visit.rows("preview")["exposure of the least shown half"]
+    now, then, change = visit.rows("preview")["exposure of the least shown half of the items"]
     assert float(now[:-2]) > float(then[:-2])
     assert change.startswith("−")
     now, then, change = visit.rows("preview")["clicks a visit"]

@@ -11,6 +11,7 @@ from typing import Any
 
 _NONE = "–"
 _MOST_TILES = 4
+_TOLD = 0.8  # of the best, for sure: below it a share of it would promise too much
 _SCALES = {1: 1.0, 100: 0.1, 10_000: 0.1}  # visits that a price is told for -> least of a reward
 _LINE = 0.02  # of a level: what is nearer is on it, as f draws averages to a limit that costs
 _REASONS = {  # why there is no guarantee -> what to do about it
@@ -124,6 +125,11 @@ def percent(share: float | None) -> str:
     return f"{number(float(text))} %"
 
 
+def _whole(share: float | None) -> str:
+    """A share in percent that no line breaks."""
+    return percent(share).replace(" ", "&nbsp;")
+
+
 def ago(seconds: float) -> str:
     """How long, in a word and a half.
 
@@ -204,7 +210,7 @@ def _doing(frame: Frame) -> str:
         return '<p class="lead">Nothing was shown yet.</p>'
     verb = "shown" if exposure is not None else "chosen"
     name, now, _ = doing["most"][0] if doing["most"] else ("", None, None)
-    lead = f"<b>{html.escape(name)}</b> is {verb} most: in {percent(now)} of visits."
+    lead = f"<b>{html.escape(name)}</b> is {verb} most: in {_whole(now)} of visits."
     if now is None:
         lead = f"No visits for {ago(doing['seconds'])}."
     heads = (f"last {ago(doing['seconds'])}", "before")
@@ -347,6 +353,10 @@ def _reached(frame: Frame) -> tuple[str, list[tuple[str, str, str]]]:
     if live.get("about") is None or unclear:
         return "Too early to tell.", []
     sure = f"{100.0 * (1.0 - live['delta']):g} % sure"
+    if reach is not None and reach[1] < _TOLD:
+        between = f"between {percent(reach[1])} and {percent(reach[2])} of the best ({sure})"
+        untried = " What was hardly tried may be better." if live.get("warning") else ""
+        return f"Too early to tell: {between}.{untried}", []
     if reach is not None:
         share, low, high = reach
         between = f"{percent(low)} to {percent(high)}, {sure}" if low < high else sure
@@ -507,7 +517,7 @@ def _price(one: Frame, reward: str, worth: dict[str, float]) -> str:
     level = one["level"] + (step if one["side"] == "at most" else -step)
     shown = percent if per else number
     change = f"{looser} it from {shown(one['level'])} to {shown(level)} would buy about"
-    others = [name for name in worth if name not in (reward, per)]
+    others = [name for name in worth if name != reward]
     for name in (*others, reward):
         if worth.get(name, 0.0) > 1e-9:
             amount = price / worth[name]

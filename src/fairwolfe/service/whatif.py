@@ -80,6 +80,7 @@ class WhatIfRun:
         self.points: list[dict[str, Any]] = []
         self.curve: list[list[float]] = []  # of trade-offs: `fairness.elicit.Curve`
         self.current = model.objective
+        self.sharers = "groups" if model.groups() else "items"
         self.reward = model.rewards[0] if len(model.rewards) == 1 else "utility"
 
     def view(self) -> dict[str, Any]:
@@ -96,6 +97,7 @@ class WhatIfRun:
             "current": self.current,
             "questions": bool(self.curve),
             "reward": self.reward,
+            "sharers": self.sharers,
             "curve": self.curve,
             "note": "by today's estimates, not guaranteed",
         }
@@ -334,7 +336,8 @@ def evaluate(
             answer |= shares_of(exposed[-1], _CURVE)
             if best.feasible and answer["beta"] is not None:
                 corners.append(best.average)
-                answer["utility"] = _measure(agent, world, text)(best.average)[0]
+                known = _measure(agent, world, text)(best.average)
+                answer["utility"], answer["shared"] = known[0], known[3]
         yield answer
     current = repr(agent.policy.objective)
     now = exposed[texts.index(current)] if current in texts and len(texts) > 1 else None
@@ -365,16 +368,21 @@ def _moves(agent: Agent, before: Any, after: Any) -> dict[str, Any]:
 
 
 def _measure(agent: Agent, world: EstimatedWorld, text: str) -> Callable[[Any], list[float]]:
-    """Utility, item objective, Gini index and the share of the least shown half, of averages."""
+    """Utility, item objective, Gini index and the share of the least shown half, of averages: half
+    of the groups where the objective has any that follow items, else of the items.
+    """
     objective = read_objective(text)
     assert objective is not None
-    objective = labelled(objective, agent.labels(grouped_by(objective)))
+    by = grouped_by(objective)
+    labels = agent.labels(by)
+    objective = labelled(objective, labels)
+    group = np.unique(labels[by[0]], return_inverse=True)[1] if by else np.arange(world.n_items)
     bound = with_beta(objective, 1.0).bind(world.environment.problem())
     items, users = next(p for p in parts_of(bound) if isinstance(p, TwoSided)).members
 
     def measured(average: Any) -> list[float]:
         exposures = np.maximum(average[: world.n_items], 0.0)
-        shares = shares_of(exposures, 2)
+        shares = shares_of(np.bincount(group, exposures), 2)
         sides = (users.value(average[world.n_items :]), items.value(average[: world.n_items]))
         return [*sides, shares["gini"], shares["least_half"]]
 

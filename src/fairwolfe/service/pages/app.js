@@ -90,7 +90,7 @@ function drawReward(plot) {
     label: `${reward}${per ? ` per ${per}` : ""} over time, now ${number(now)}${limit ? `, to be ${side} ${number(limit.y)}` : ""}`,
     series: [{ points: points.map((point) => [point.clock, of(point)]), look: "a" }],
     range: span([...settled().map(of), ...(limit ? [limit.y] : [])]),
-    limit, marks: turns(),
+    limit, marks: turns(), height: limit ? 150 : 190,
   });
 }
 
@@ -216,6 +216,8 @@ const pause = (milliseconds) => new Promise((done) => { setTimeout(done, millise
 const place = () => answer.points[Number(byId("choice").value)];
 const current = () => answer.points.find((point) => point.objective === frame?.objective && point.average);
 
+const sharers = (point) => (point.shared === undefined ? "items" : answer.sharers);
+
 function tell(text, trouble = false) {
   say("asked", text);
   byId("asked").className = trouble ? "trouble" : "soft";
@@ -254,11 +256,11 @@ function drawFrontier() {
   byId("balance").hidden = !answer || answer.curve.length < 2;
   if (byId("balance").hidden) return;
   const good = answer.points.filter((point) => point.utility !== undefined);
-  const at = (point) => [point.utility, 100 * point.least_half];
+  const at = (point) => [point.utility, 100 * point.shared];
   const curve = answer.curve.map(([utility, , , half]) => [utility, 100 * half]);
   const dots = [[current(), "now"], [place(), "look-a"]];
   lines(byId("c-frontier").querySelector(".plot"), {
-    label: `The best that can be reached: ${good.map((point) => `${number(point.utility)} ${answer.reward} with ${percent(point.least_half)} for the least shown half`).join("; ")}`,
+    label: `The best that can be reached: ${good.map((point) => `${number(point.utility)} ${answer.reward} with ${percent(point.shared)} for the least shown half`).join("; ")}`,
     series: [{ points: curve, look: "a" }],
     dots: dots.filter(([point]) => point?.utility !== undefined).map(([point, look]) => [...at(point), look]),
     range: span(curve.map(([, y]) => y)),
@@ -286,10 +288,11 @@ function preview() {
     const words = change === null ? "–" : Math.abs(change) < 0.05 ? "none" : `${change > 0 ? "+" : "−"}${number(Math.abs(Number(change.toFixed(1))))} %`;
     return [`${reward} a visit`, number(a), number(b), words];
   });
-  if (Number.isFinite(then.least_half)) {
-    const change = now ? 100 * (then.least_half - now.least_half) : null;
+  const half = (point) => point?.shared ?? point?.least_half;
+  if (Number.isFinite(half(then))) {
+    const change = now ? 100 * (half(then) - half(now)) : null;
     const words = change === null ? "–" : Math.abs(change) < 0.05 ? "none" : `${change > 0 ? "+" : "−"}${number(Math.abs(Number(change.toFixed(1))))} points`;
-    rows.push(["exposure of the least shown half", now ? percent(now.least_half) : "–", percent(then.least_half), words]);
+    rows.push([`exposure of the least shown half of the ${sharers(then)}`, now ? percent(half(now)) : "–", percent(half(then)), words]);
   }
   fill(byId("t-preview"), rows);
   byId("t-preview").hidden = !rows.length;
@@ -307,7 +310,7 @@ function showAnswer(question, beta) {
   const other = find((point) => point.objective !== question.current);
   const asked = beta === null ? -1 : find((point) => Math.abs(point.beta - beta) < 1e-9);
   slider.value = [asked, question.curve.length > 1 ? now : other, now].find((i) => i >= 0);
-  say("frontier-words", "Exposure of the least shown half, in percent");
+  say("frontier-words", `Exposure of the least shown half of the ${question.sharers}, in percent`);
   byId("answer").hidden = false;
   preview();
 }
@@ -332,14 +335,14 @@ async function interview() {
   byId("q-back").disabled = !given.length;
   byId("q-use").hidden = !done;
   say("q-number", done ? "Your balance" : `Question ${question.number} of 8`);
-  say("q-said", given.length ? sentences.join(" ") : "");
+  say("q-said", given.length ? sentences.join(" ").replaceAll("of the items", `of the ${answer.sharers}`) : "");
   if (done) {
     estimate = Number(beta.toPrecision(3));
     return;
   }
   const [first, second] = question.sentence.replace(/\?$/, "").split(", or ");
   say("q-a", first);
-  say("q-b", second.replace(/%$/, "% of exposure for the least exposed half of the items"));
+  say("q-b", second.replace(/%$/, `% of exposure for the least exposed half of the ${answer.sharers}`));
 }
 
 for (const word of ["a", "b", "equal"]) {
