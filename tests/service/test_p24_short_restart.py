@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from fairwolfe.service import core, wire
+from fairwolfe.service.core import Work
+from fairwolfe.service.recovery import recover
 from fairwolfe.service.store import SQLiteStore
 from tests.service.inside import Inside, MemoryStore
 from tests.service.servers import Server, config
@@ -60,6 +64,29 @@ def test_every_moment_is_a_short_restart(tmp_path: Path) -> None:
         most = max(most, service.core._unsnapped)
     assert 2_000 < most <= MOST
     store.close()
+
+
+def test_many_models_are_one_short_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all are as busy, and the time for snapshots is over at once."""
+    monkeypatch.setattr(core, "_SNAPSHOT_BUDGET", 0.0)
+    store, most = MemoryStore(), 0
+    one = config("900 s", both=False)
+    models = [f"m{i}" for i in range(30)]
+    head, _, table = one.partition("[models.router]")
+    text = head + "".join(f"[models.{name}]{table}" for name in models)
+    service = Inside(text, store)
+    asks = [{"arms": [[0.1, 0.2, 0.0, 0.1, 0.0], [0.0] * 5]}] * 66
+    for _ in range(8):
+        works = []
+        for name in models:
+            model = service.model(name)
+            requests = [wire.decision_request(wire.Decide(**ask), model) for ask in asks]
+            works.append(service.core.wait(Work(model, requests=requests)))
+        service.together(*works)
+        most = max(most, service.core._unsnapped)
+        assert recover(store).records == service.core._unsnapped
+    assert sum(model.decisions for model in service.core.models.values()) == 8 * 30 * 66
+    assert 5_000 < most <= MOST
 
 
 def test_many_short_lives_are_no_long_replay() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from fairwolfe.agent import Agent
 from fairwolfe.service import core
 from fairwolfe.service.events import ItemsAdded
+from fairwolfe.service.join import Ring
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import recover, replay
 from fairwolfe.service.store import SQLiteStore
@@ -180,6 +182,28 @@ def test_the_first_start_of_many_models_is_one_transaction(
     assert len(commits) == alone
 
 
+def test_a_restart_writes_nothing_and_makes_each_agent_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SQLiteStore(tmp_path / "state")
+    service = Inside(many(), store)
+    ids = [service.model(name).id(service.decide(name, arms=[ROW, ROW]).number) for name in ("m1",)]
+    service.core.snapshot()
+    last = store.last()[0]
+    made = [counting(monkeypatch, Agent, "__init__"), counting(monkeypatch, Model, "__init__")]
+    for _ in range(2):
+        again = Inside(many(), store)
+        assert store.last()[0] == last
+    assert [len(one) for one in made] == [0, 2 * MODELS]
+    # An epoch is written with the first decision of a process for a model, and with no other.
+    for _ in range(2):
+        ids.append(again.model("m1").id(again.decide("m1", arms=[ROW, ROW]).number))
+    assert [list(one.epochs) for one in again.core.models.values()].count([]) == MODELS - 1
+    assert len(again.model("m1").epochs) == 2
+    assert [again.model("m1").number_of(id) for id in ids] == [0, 1, 2]
+    store.close()
+
+
 def test_a_start_decides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from fairwolfe.service import serve
     from fairwolfe.service.config import parse
@@ -252,3 +276,33 @@ def test_an_objective_that_takes_too_long_is_refused_by_another_process() -> Non
     with pytest.raises(Refused, match=r"one gradient of objective takes more than 1e-06 s") as one:
         asyncio.run(try_objective(model, "TwoSided(items=GiniWelfare(), beta=2.0)", seconds=1e-6))
     assert (one.value.status, one.value.field) == (422, "objective")
+
+
+def test_a_tick_looks_at_models_with_open_decisions_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Inside(many())
+    service.advance(1.0)
+    service.decide("m2", arms=[ROW, ROW])
+    asked = counting(monkeypatch, Ring, "due")
+    service.core.tick()
+    assert asked == [service.model("m2").ring]
+    service.advance(25.0)
+    assert service.model("m2").ring.open == 0
+    asked.clear()
+    service.core.tick()
+    assert asked == []
+
+
+def test_a_tick_notes_one_model_and_only_those_with_something_new() -> None:
+    service = Inside(many())
+    service.advance(5.0)
+    assert service.store.points == {}
+    for name in ("m2", "m5"):
+        service.decide(name, arms=[ROW, ROW])
+    noted = []
+    for _ in range(240):
+        service.hands.time += 0.25
+        service.core.tick()
+        noted.append(sum(map(len, service.store.points.values())))
+    assert max(b - a for a, b in pairwise(noted)) == 1
+    points = {number: len(kept) for number, kept in service.store.points.items()}
+    assert points == {2: 2, 5: 2}  # after the decision, and after its window

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib.metadata import version
 from typing import Annotated, Any, BinaryIO, Self, TypeVar
 
@@ -221,6 +223,7 @@ _IF_ANY = frozenset({"groups", "gaps"})  # of items with attributes
 _MAGIC = b"PK\x03\x04"
 _NONE = np.empty(0)
 _KINDS = "fiub"  # of the numbers that a state may hold
+_NPY = b"\x93NUMPY\x01\x00"  # an array of NumPy in its format 1.0, which is what `dump` writes
 _LONGEST_TEXT = 4 << 20  # bytes; a policy with a number for each of 100,000 items takes a half
 
 Array = NDArray[Any]
@@ -450,11 +453,27 @@ def _text(archive: zipfile.ZipFile, path: object) -> dict[str, Any]:
 
 def _array(archive: zipfile.ZipFile, one: zipfile.ZipInfo) -> Array:
     """The array of a member, whose check sum is verified first."""
-    content = io.BytesIO(archive.read(one))
-    array: Array = np.lib.format.read_array(content, allow_pickle=False)
-    if array.dtype.kind not in _KINDS or content.read(1):
-        raise ValueError(f"{one.filename} holds {array.dtype} of shape {array.shape}, and more")
-    return array
+    content = archive.read(one)
+    start = 10 + int.from_bytes(content[8:10], "little")  # magic, version, length of the header
+    if content[:8] != _NPY:
+        raise ValueError(f"{one.filename} is not an array of NumPy, in its format 1.0")
+    shape, by_column, dtype = _npy_header(content[8:start])
+    size = dtype.itemsize * math.prod(shape)
+    if dtype.kind not in _KINDS or len(content) != start + size:
+        raise ValueError(f"{one.filename} holds {dtype} of shape {shape}, and more")
+    flat: Array = np.frombuffer(content, dtype, offset=start).copy()
+    return flat.reshape(shape, order="F" if by_column else "C")
+
+
+@lru_cache(maxsize=1024)  # agents that are alike have the same few
+def _npy_header(text: bytes) -> tuple[tuple[int, ...], bool, Any]:
+    """Shape, whether it is stored by column, and type."""
+    return np.lib.format.read_array_header_1_0(io.BytesIO(text))
+
+
+@lru_cache(maxsize=256)
+def _from_text(text: str) -> Any:
+    return from_text(text)
 
 
 @contextmanager
@@ -477,7 +496,7 @@ def _unfit(path: object, why: str) -> IncompatibleState:
 def policy_of(text: str, given: Any, path: object) -> Any:
     """The policy of a file: rebuilt, or the given one if it is the same."""
     try:
-        rebuilt = from_text(text)
+        rebuilt = _from_text(text)
         if not isinstance(rebuilt, Policy):
             raise InvalidInput(f"{text!r:.80} is not a policy")
     except FairwolfeError as error:

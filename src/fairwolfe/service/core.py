@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import time
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -33,6 +34,7 @@ from fairwolfe.service.events import (
     Change,
     Closed,
     DecisionsMade,
+    Epoch,
     Event,
     decode,
     encode,
@@ -241,6 +243,7 @@ class Core:
         self.clock = clock or Clock()
         self.seq, at = store.last()
         self.clock.start(at)
+        self.epoch = secrets.token_hex(6)  # of the ids that this process issues
         self.failing = ""  # why the store cannot be written, while it cannot
         self._unconfirmed = False  # and whether the last row may be written all the same
         self.fenced = ""  # why this process leads no more: it acknowledges nothing from then on
@@ -264,6 +267,10 @@ class Core:
         every = [model for model in (*models.values(), *others) if model.since]
         self._changed = dict.fromkeys(sorted(every, key=lambda model: model.since or (0, 0.0)))
         self._unsnapped = sum(model.unsnapped for model in every)
+        self._open = dict.fromkeys(models.values())  # those whose decisions may wait
+        for model in models.values():
+            model.noted = _told(model)
+        self._unnoted: deque[Model] = deque()  # whose history has a point due
         self._patient_snapshots = at  # none is written before, after one that failed
 
     def set_limits(self, limits: Limits) -> None:
@@ -446,7 +453,7 @@ class Core:
         for model, event in events:
             advice = "; start the service again"
             self._unsnapped += apply_event(model, event, self.seq, clock, advice)
-            self._changed[model] = None
+            self._changed[model] = self._open[model] = None
         self.metrics.folds.note(time.perf_counter() - synced)
         return True
 
@@ -517,6 +524,8 @@ class Core:
                 inputs = pack_inputs(contexts, [ask.options for ask in fresh], model.tolerance)
             owners = _owners(planned, first) if planned[0][0].key else None
             names = () if decisions.names is None else _brought_names(model, decisions)
+            if model.epoch != self.epoch:
+                draft.events.append((model, Epoch(model.number, self.epoch)))
             event = DecisionsMade(model.number, decisions.rows, known, owners, inputs, names)
             draft.events.append((model, event))
             draft.spans.append(Span(model.number, first, first + len(decisions)))
@@ -695,10 +704,11 @@ class Core:
                 break
             if self._unsnapped >= _MOST_RECORDS:
                 self._snapshot_some()
+        self._open = {model: None for model in self._open if model.ring.first < model.ring.issued}
         silence = clock - self._written
         opened = [
             window
-            for model in self.models.values()
+            for model in self._open
             for window, ended in zip(self.windows[model.name], model.ring.ended, strict=True)
             if ended < model.ring.issued
         ]
@@ -710,13 +720,16 @@ class Core:
         self._snapshot_some()
         often, seldom = _HISTORY_SECONDS
         if clock - self._noted >= min(max(often, _HISTORY_PART * clock), seldom):
-            self._note_history(clock)
+            self._noted = clock
+            self._unnoted.extend(one for one in self.models.values() if one.noted != _told(one))
+        if self._unnoted:
+            self._note_history(self._unnoted.popleft(), clock)
 
     def _close(self, clock: float) -> bool:
         """Close what is due, as far as it fits into a row; whether more may be due."""
         due = [
             (model, stage, upto)
-            for model in self.models.values()
+            for model in self._open
             if not model.stopped
             for stage, window in enumerate(self.windows[model.name])
             if (upto := self._due(model, clock, window, stage)) > model.ring.ended[stage]
@@ -791,10 +804,10 @@ class Core:
         if kept:
             self.metrics.snapshots.note(time.perf_counter() - began)
 
-    def _note_history(self, clock: float) -> None:
-        self._noted = clock
-        for model in self.models.values():
-            self.aside(partial(watch.live_of, model), partial(self._keep_point, model, clock))
+    def _note_history(self, model: Model, clock: float) -> None:
+        """A point of the history of a model: of one in a tick, since each is a sync."""
+        model.noted = _told(model)
+        self.aside(partial(watch.live_of, model), partial(self._keep_point, model, clock))
 
     def _keep_point(self, model: Model, clock: float, live: dict[str, Any]) -> None:
         try:
@@ -960,6 +973,11 @@ def _owners(planned: list[tuple[Work, Sequence[int]]], first: int) -> tuple[tupl
             if number >= first:
                 places.setdefault(number, place)
     return tuple(names), bytes(places.values())
+
+
+def _told(model: Model) -> tuple[int, ...]:
+    """What changes where the history of a model has something new."""
+    return model.decisions, model.t, model.version
 
 
 def _usable(model: Model) -> None:

@@ -198,7 +198,7 @@ def remade(model: Model, event: DecisionsMade, seq: int) -> Remade:
         return Remade(0, [f"row {seq} holds {len(logged)} decisions for {len(again)} questions"])
     wrong = []
     for place, (one, other) in enumerate(zip(logged, again, strict=True)):
-        where = f"decision {model.id(model.decisions + place)} in row {seq}"
+        where = f"decision {model.decisions + place} of model {model.name!r} in row {seq}"
         if not np.array_equal(one.action, other.action):
             was, now = np.asarray(one.action).tolist(), np.asarray(other.action).tolist()
             wrong.append(f"{where} is {was} in the log, and is made again as {now}")

@@ -65,6 +65,7 @@ class Model:
         self.stages = self.problem.stage_names
         self.stage_of = {name: s for s, names in enumerate(self.stages) for name in names}
         self.ring = Ring(self.n_slots or 1, len(self.rewards), len(self.stages), self._read_back)
+        self.epoch = ""  # the newest
         self.epochs: dict[str, tuple[int, int]] = {}  # the numbers of an epoch: first and stop
         self.unwritten = dict.fromkeys(_ENTRIES, 0)  # counts that no row of the log has yet
         self.joined = [0] * len(self.stages)  # closed decisions with feedback, by stage
@@ -77,6 +78,7 @@ class Model:
         # What its newest snapshot does not have: the first row, with its clock, and the records.
         self.since: tuple[int, float] | None = None
         self.unsnapped = 0
+        self.noted: tuple[int, ...] = ()  # what the last point of its history was of
         # Of the configuration; they may change at any start.
         self.audit = False  # whether what decisions are made from is kept
         self.tolerance = 0.0  # how much older than a decision its direction may be: Agent.propose
@@ -169,7 +171,7 @@ class Model:
         issued = self.ring.issued
         spans = {old: (first, min(stop, issued)) for old, (first, stop) in self.epochs.items()}
         self.epochs = {old: span for old, span in spans.items() if span[0] < span[1]}
-        self.epochs[epoch] = (issued, _NO_END)
+        self.epochs[epoch], self.epoch = (issued, _NO_END), epoch
 
     def _read_back(self, number: int) -> DecisionGroup:
         """The decisions that one was made with, from the log."""

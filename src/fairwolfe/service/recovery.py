@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import secrets
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -16,7 +15,6 @@ from fairwolfe.core.candidates import sizes
 from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.service.config import Config, Setup, setup
 from fairwolfe.service.events import (
-    Epoch,
     Event,
     ItemsAdded,
     Started,
@@ -219,7 +217,7 @@ def begin(
 ) -> dict[str, Model]:
     """The models of the configuration by name: new ones begin, changed ones raise an error.
 
-    One row begins the new models and a new epoch of every model.
+    One row begins the new models.
     """
     first = max(existing, default=-1) + 1
     by_name = {model.name: model for model in existing.values()}
@@ -246,8 +244,8 @@ def begin(
         model.audit, model.tolerance = given.audit, given.tolerance
         model.out_of_range = given.out_of_range
         models[name] = model
-    epoch = secrets.token_hex(6)
-    events += [Epoch(model.number, epoch) for model in models.values()]
+    if not events:
+        return models
     seq = store.append(clock, encode(events, time.time()), starts=new)
     numbered = {model.number: model for model in models.values()}
     for event in events:
