@@ -197,7 +197,7 @@ def test_a_torn_page_is_found(original: Original, tmp_path: Path) -> None:
     folder = copied(original[0], tmp_path / "copy")
     path = folder / "state" / "log.sqlite"
     data = bytearray(path.read_bytes())
-    data[3 * 16384 : 3 * 16384 + 4096] = bytes(4096)
+    data[4 * 16384 : 4 * 16384 + 4096] = bytes(4096)
     path.write_bytes(data)
     found = told("verify", folder / "state", code=1)
     assert any("SQLite" in one for one in found["wrong"]), found["wrong"]

@@ -303,8 +303,10 @@ def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_configuration_of_the_page_is_one() -> None:
-    (text,) = re.findall(r"(?ms)^```toml\n(.*?)^```", PAGE)
-    assert parse(f'state = "state"\n{text}').models["router"].audit
+    text, top = re.findall(r"(?ms)^```toml\n(.*?)^```", PAGE)
+    given = parse(f'state = "state"\n{top}{text}')
+    assert given.models["router"].audit
+    assert given.retain == "90 d"
 
 
 # --- the unit and the image --------------------------------------------------------------------

@@ -14,7 +14,7 @@ import fairwolfe as fw
 from fairwolfe.errors import InvalidInput
 from fairwolfe.service.config import Limits, parse, windows_of
 from fairwolfe.service.events import Applied, Closed, FeedbackReceived, decode, encode
-from fairwolfe.service.export import keep_snapshots, plan
+from fairwolfe.service.export import keep_snapshots, plan, prune
 from fairwolfe.service.log_file import LogFile, verify
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import recover, replay
@@ -410,7 +410,7 @@ def test_rows_of_what_waits_are_not_deleted(tmp_path: Path) -> None:
     rows = store._one("SELECT count(*) FROM log")
     planned = plan(store)
     assert planned.bases[0].first > 0
-    assert store.prune(planned.upto, planned.bases, planned.needed) > 0
+    assert prune(store, planned) > 0
     assert store._one("SELECT count(*) FROM log") < rows
     assert all(store.row_of(0, n) is not None for n in range(ring.first, ring.issued))
     assert recover(store).models[0].digest() == digest

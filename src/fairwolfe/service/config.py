@@ -18,7 +18,7 @@ import msgspec
 from fairwolfe.agent.names import arm_names
 from fairwolfe.core.build import build_objective, build_policy, from_text
 from fairwolfe.core.problem import Problem
-from fairwolfe.errors import InvalidInput, did_you_mean
+from fairwolfe.errors import InvalidInput, did_you_mean, require_extra
 from fairwolfe.objectives import Concave
 from fairwolfe.ranking.policies import recommended
 from fairwolfe.service.dictionaries import Encoders, read_encoders
@@ -32,7 +32,7 @@ _SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _SECONDS |= {"minutes": 60.0, "hours": 3600.0, "days": 86400.0, "weeks": 7 * 86400.0}
 _SECONDS |= {"minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 7 * 86400.0}
 _BYTES = {"B": 1, "kB": 1000, "KiB": 1024, "MB": 1000**2, "MiB": 1024**2}
-_LONGEST_WINDOW = 400 * 86400.0
+_LONGEST_WINDOW, _LONGEST_RETAIN = 400 * 86400.0, 4000 * 86400.0
 _POSTGRES = ("postgresql://", "postgres://")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _LEASES = (0.5, 60.0)  # seconds
@@ -114,6 +114,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tls: Tls | None = None  # serve https
     schema: str = "fairwolfe"  # of the log in PostgreSQL
     lease: str = "2 s"  # without a sign of the leader, another process leads
+    retain: str | None = None  # closed decisions older than that are exported and deleted
     folder: str = "."  # of the file: paths are relative to it
 
     def path(self, name: str) -> Path:
@@ -273,6 +274,11 @@ def _check_state(config: Config, table: dict[str, Any]) -> None:
                     'give state = "postgresql://USER@HOST/DATABASE"'
                 )
         return
+    if config.retain is not None:
+        raise InvalidInput(
+            "retain is for a log in a state folder, and state is a database; leave it out, and see "
+            "`fairwolfe log export`"
+        )
     parts = urlsplit(config.state)
     if parts.password is not None or "password" in parts.query.lower():
         raise InvalidInput(
@@ -290,6 +296,9 @@ def _check_state(config: Config, table: dict[str, Any]) -> None:
 
 def _check_numbers(config: Config) -> None:
     _check_positive("limits", config.limits)
+    if config.retain is not None:
+        seconds("retain", config.retain, _LONGEST_RETAIN)
+        require_extra("parquet", "retain")
     assert config.address
     if len(config.keys) > _MOST_KEYS:
         raise InvalidInput(f"keys has {len(config.keys)} entries; at most {_MOST_KEYS} are taken")
@@ -458,7 +467,7 @@ def _problem(table: dict[str, Any], path: str, n_items: int) -> Problem:
         raise InvalidInput(f"{path}: {error}") from error
 
 
-def seconds(path: str, text: str) -> float:
+def seconds(path: str, text: str, most: float = _LONGEST_WINDOW) -> float:
     """A span of time such as "10 min", in seconds.
 
     >>> seconds("window", "20 s"), seconds("window", "1.5min")
@@ -471,8 +480,9 @@ def seconds(path: str, text: str) -> float:
             'days or weeks, such as "10 min"'
         )
     span = float(quantity[1]) * _SECONDS[quantity[2]]
-    if not 0.0 < span <= _LONGEST_WINDOW:
-        raise InvalidInput(f"{path} is {text!r:.80}; give more than 0 s and at most 400 d")
+    if not 0.0 < span <= most:
+        days = f"{most / 86400:g} d"
+        raise InvalidInput(f"{path} is {text!r:.80}; give more than 0 s and at most {days}")
     return span
 
 

@@ -804,6 +804,16 @@ class Core:
         if kept:
             self.metrics.snapshots.note(time.perf_counter() - began)
 
+    def prune(self, step: Callable[[], object]) -> bool:
+        """Do a step of what deletes exported rows; whether it could be done."""
+        try:
+            step()
+        except FairwolfeError as error:
+            self._note_failure(error)
+            log_event("prune_failed", "rows were not deleted", logging.ERROR, reason=str(error))
+            return False
+        return True
+
     def _note_history(self, model: Model, clock: float) -> None:
         """A point of the history of a model: of one in a tick, since each is a sync."""
         model.noted = _told(model)
@@ -838,7 +848,7 @@ class Core:
         kept = self.store.outcome_of(model.number, number)
         base = self.store.bases.get(model.number)
         if base is not None and number < base.first:
-            text = "look for it in what `fairwolfe log export --prune` wrote"
+            text = "look for it in the exported files"
             text = f"decision {id!r:.80} was exported and deleted from the log: {text}"
             raise wire.Refused(404, "exported", text, "id")
         if row is None or kept is None:

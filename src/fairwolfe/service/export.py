@@ -5,7 +5,6 @@ and deleting what was exported.
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +18,6 @@ from fairwolfe.core.rows import RankingRows
 from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.service.events import (
     Change,
-    Closed,
     DecisionsMade,
     ItemsAdded,
     ItemsRetired,
@@ -32,9 +30,10 @@ from fairwolfe.service.join import Joined
 from fairwolfe.service.log_file import LogFile
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import recover, write_snapshots
-from fairwolfe.service.store import PruneBase, Row, SQLiteStore
+from fairwolfe.service.store import Doomed, PruneBase, Row, SQLiteStore
 
 Tick = Callable[[int], None]
+_STEP = 256  # outcomes deleted in a transaction, while no service runs
 
 
 class Pending(NamedTuple):
@@ -73,8 +72,9 @@ def export(log: LogFile, model: Model, path: Path, upto: int | None, tick: Tick)
 def _rows(log: LogFile, model: Model, upto: int | None, tick: Tick) -> Iterator[dict[str, Any]]:
     base = log.bases.get(model.number)
     lowest = 0 if base is None else base.first
-    waiting: deque[Pending] = deque()
+    highest = model.ring.first if upto is None else min(upto, model.ring.first)
     items = _Items(model.n_slots)
+    first, joined = 0, None
     for seq, row in log.every_row():
         tick(1)
         if row is None:
@@ -83,15 +83,29 @@ def _rows(log: LogFile, model: Model, upto: int | None, tick: Tick) -> Iterator[
         for event in events:
             if event.model != model.number:
                 continue
-            match event:
-                case DecisionsMade():
-                    waiting.extend(_pending(wall, event, items.shown))
-                case Closed(first=first, upto=stop, stage=stage) if stage == len(model.stages) - 1:
-                    highest = stop if upto is None else min(stop, upto)
-                    numbers = range(max(first, lowest), highest)
-                    yield from _closed(log, model, numbers, waiting)
-                case ItemsAdded() | ItemsRetired():
-                    items.change(event)
+            if isinstance(event, ItemsAdded | ItemsRetired):
+                items.change(event)
+            elif isinstance(event, DecisionsMade):
+                for pending in _pending(wall, event, items.shown):
+                    number = pending.decision.number
+                    if number >= highest:
+                        return
+                    if number < lowest:
+                        continue
+                    if joined is None or number - first >= len(joined.marks):
+                        first, joined = _outcome(log, model, number)
+                    came = joined.take(number - first)
+                    if model.answered(came).all() or model.setup.missing == "zero":
+                        yield _row(model, number, pending, came)
+
+
+def _outcome(log: LogFile, model: Model, number: int) -> tuple[int, Joined]:
+    """What had come for the decisions that closed with one."""
+    kept = log.outcome_of(model.number, number)
+    if kept is None:
+        what = f"what had come for decision {number} of model {model.name!r}"
+        raise IncompatibleState(f"{what} is not in the log; see fairwolfe log verify")
+    return kept[0], Joined.from_bytes(kept[1])
 
 
 def _pending(wall: float, event: DecisionsMade, items: dict[str, int]) -> Iterator[Pending]:
@@ -103,26 +117,6 @@ def _pending(wall: float, event: DecisionsMade, items: dict[str, int]) -> Iterat
     names = event.names or [None] * len(decisions)
     for decision, context, given, name in zip(decisions, contexts, options, names, strict=True):
         yield Pending(wall, decision, context, given, items, name)
-
-
-def _closed(
-    log: LogFile, model: Model, numbers: range, waiting: deque[Pending]
-) -> Iterator[dict[str, Any]]:
-    """The rows of decisions whose windows ended together."""
-    first, joined = -1, None
-    for number in numbers:
-        while waiting and waiting[0].decision.number < number:
-            waiting.popleft()
-        if joined is None or number - first >= len(joined.marks):
-            kept = log.outcome_of(model.number, number)
-            if kept is None:
-                what = f"what had come for decision {number} of model {model.name!r}"
-                raise IncompatibleState(f"{what} is not in the log; see fairwolfe log verify")
-            first, joined = kept[0], Joined.from_bytes(kept[1])
-        pending = waiting.popleft()
-        came = joined.take(number - first)
-        if model.answered(came).all() or model.setup.missing == "zero":
-            yield _row(model, number, pending, came)
 
 
 def _row(model: Model, number: int, pending: Pending, came: Joined) -> dict[str, Any]:
@@ -207,54 +201,82 @@ class _Items:
 
 class PrunePlan(NamedTuple):
     """What may be deleted: rows up to one, except those that are needed, where each model then
-    rests on a snapshot.
+    rests on a snapshot. doomed: the rows that go.
     """
 
     upto: int
     bases: dict[int, PruneBase]
-    needed: set[int]
+    doomed: list[Doomed]
     holding: str  # the model because of which it is not more
 
 
-def plan(store: SQLiteStore) -> PrunePlan:
-    """What may be deleted once it is exported: rows below the older of the two newest snapshots of
-    every model. A model with fewer keeps its rows.
+def plan(
+    store: SQLiteStore, bases: dict[int, PruneBase] | None = None, upto: int | None = None
+) -> PrunePlan:
+    """What may be deleted once it is exported: rows that no snapshot of `bases` is behind, up to
+    one. A model without a base keeps its rows.
+
+    bases: the older of the two newest snapshots of each model, where they are not given.
 
     Needed are rows that hold decisions that wait, and those that changed items or the objective.
     """
-    names: dict[int, str] = {}
-    bases: dict[int, PruneBase] = {}
+    rests = older_snapshots(store) if bases is None else bases
+    names = names_of(store)
     limits: dict[int, int] = {}  # by model: the last row that it can do without
-    needed: set[int] = set()
+    most = store.last()[0] if upto is None else upto
     for number, start in store.starts().items():
-        names[number], limits[number] = _name_in(start, number), start.seq - 1
-        kept = store.snapshots(number)
-        loaded = [(seq, _snapshot(store, number, seq, data)) for seq, data in kept]
-        for _, model in loaded:
-            needed |= store.rows_from(number, model.ring.first)
-        if len(loaded) > 1:
-            seq, model = loaded[1]
-            bases[number] = PruneBase(seq, model.ring.first)
-        elif number in store.bases:
-            bases[number] = store.bases[number]
-        if number in bases:
-            limits[number] = store.last()[0]
+        limits[number] = most if number in rests else min(most, start.seq - 1)
+    changed: set[int] = {store.last()[0], *(start.seq for start in store.starts().values())}
+    present: list[int] = []
     for seq, row in store.every_row():
+        if seq > most:
+            break
+        present.append(seq)
         for event in [] if row is None else decode(row.payload):
-            if event.model in bases and seq > bases[event.model].seq:
+            if event.model in rests and seq > rests[event.model].seq:
                 limits[event.model] = min(limits[event.model], seq - 1)
             if isinstance(event, Change):
-                needed.add(seq)
+                changed.add(seq)
     holding = min(limits, key=lambda number: limits[number], default=0)
-    upto = max(limits.get(holding, 0), store.deleted)
-    return PrunePlan(upto, bases, {seq for seq in needed if seq <= upto}, names.get(holding, ""))
+    last = max(limits.get(holding, 0), store.deleted)
+    spans: dict[int, list[tuple[int, int]]] = {seq: [] for seq in present if seq <= last}
+    after: dict[int, PruneBase] = {}
+    for number, base in rests.items():
+        first = load_snapshot(store, number, base.seq).ring.first
+        own = []
+        for one in store.spans(number):
+            if one[2] > last:
+                first = min(first, one[0])
+                break
+            own.append(one)
+        after[number] = PruneBase(base.seq, first)
+        for start_number, stop, seq in own:
+            spans.setdefault(seq, []).append((number, start_number))
+            if stop > first:
+                changed.add(seq)
+    doomed: list[Doomed] = [(seq, keys) for seq, keys in spans.items() if seq not in changed]
+    return PrunePlan(last, after, doomed, names.get(holding, ""))
 
 
-def _snapshot(store: SQLiteStore, model: int, seq: int, data: bytes | None) -> Model:
+def older_snapshots(store: SQLiteStore) -> dict[int, PruneBase]:
+    """Of each model the older of its two newest snapshots, or the one that it rests on already."""
+    found = {number: store.snapshot_rows(number) for number in store.starts()}
+    older = {number: PruneBase(seqs[1], 0) for number, seqs in found.items() if len(seqs) > 1}
+    return {**store.bases, **older}
+
+
+def load_snapshot(store: SQLiteStore, model: int, seq: int) -> Model:
+    """A model as its snapshot has it."""
+    data = dict(store.snapshots(model)).get(seq)
     if data is None:
         where = f"the snapshot of model {model} at row {seq}"
         raise IncompatibleState(f"{where} is damaged; see fairwolfe log verify")
     return Model.load(model, store, seq, data)
+
+
+def names_of(store: SQLiteStore) -> dict[int, str]:
+    """The names of the models of a log."""
+    return {number: _name_in(row, number) for number, row in store.starts().items()}
 
 
 def _name_in(row: Row, number: int) -> str:
@@ -278,4 +300,9 @@ def prune(store: SQLiteStore, planned: PrunePlan) -> int:
         raise InvalidInput(
             f"{store.path} has changed since the export began, so nothing was deleted; export again"
         )
-    return store.prune(planned.upto, planned.bases, planned.needed)
+    store.rest(planned.upto, planned.bases, planned.doomed)
+    for model in planned.bases:
+        while store.drop_outcomes(model, _STEP):
+            pass
+    store.vacuum()
+    return len(planned.doomed)

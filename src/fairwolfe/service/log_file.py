@@ -93,15 +93,20 @@ class LogFile(store.SQLiteStore):
 
     served: whether a server runs. Then everything is read as it was when this was opened, in one
     transaction, and the server's journal grows until it is closed.
+
+    beside: this process belongs to the server, so that it takes no lock, even if the server ends
     """
 
-    def __init__(self, path: Path) -> None:
-        self.served = False
+    def __init__(self, path: Path, beside: bool = False) -> None:
+        self.served = beside
         self._begin(path)
 
     def _locked(self) -> int | None:
         """A lock that other readers share, and that keeps servers out; None where one runs."""
         if self.is_backup:
+            return None
+        self._indexed = self._indexed or self.served
+        if self.served:
             return None
         try:
             handle = os.open(self.folder / store.LOCK, os.O_RDONLY | os.O_CLOEXEC)
@@ -158,11 +163,6 @@ class LogFile(store.SQLiteStore):
         return [
             line for (line,) in self._base.execute("PRAGMA integrity_check(20)") if line != "ok"
         ]
-
-    def every_span(self, model: int) -> list[tuple[int, int, int]]:
-        """(first, stop, seq) of the decisions of a model, in order."""
-        query = "SELECT first, stop, seq FROM span WHERE model = ? ORDER BY first"
-        return list(self._base.execute(query, (model,)))
 
     def every_outcome(self, model: int) -> list[tuple[int, int, bool]]:
         """(first, stop, whether it is whole) of what had come at the close, in order."""
@@ -328,7 +328,7 @@ class _Examination:
     def places(self) -> None:
         """Whether spans and outcomes agree with the rows."""
         for model in sorted(self.stages):
-            spans = self.log.every_span(model)
+            spans = list(self.log.spans(model))
             held = {(seq, stop - first) for first, stop, seq in spans}
             for seq, count in sorted(held ^ set(self.groups[model])):
                 self.unfindable(f"the span of row {seq} and its {count} decisions do not agree")

@@ -265,7 +265,8 @@ def _difference(name: str, old: Setup, new: Setup) -> str:
     ]
     return (
         f"models.{name} has a log under other settings: {'; '.join(changed)}. What was learnt "
-        "rests on them: give the model another name, or the service another state folder"
+        "rests on them: give the model another name, or see `fairwolfe log relearn CONFIG`, which "
+        "makes its state again from the log under other settings"
     )
 
 

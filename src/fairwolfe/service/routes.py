@@ -12,8 +12,9 @@ import os
 import re
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import cached_property, lru_cache, partial
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -25,7 +26,7 @@ from fairwolfe.core.candidates import sizes
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives.two_sided import grouped_by
 from fairwolfe.service import openapi, page, watch, wire
-from fairwolfe.service.config import Config, Key, Limits, Scope, bytes_of
+from fairwolfe.service.config import Config, Key, Limits, Scope, bytes_of, seconds
 from fairwolfe.service.core import Core, Waiter, Work
 from fairwolfe.service.events import Change, ItemsAdded, ItemsRetired, ObjectiveReplaced
 from fairwolfe.service.http import ANYONE, OPEN, Request, Response, Route
@@ -320,14 +321,19 @@ class Service:
     async def running(self) -> AsyncIterator[None]:
         """While it serves, windows close."""
         self.core.aside, self.core.trial = self.do_aside, try_objective
-        ticking = asyncio.create_task(self._tick())
+        tasks = [asyncio.create_task(self._tick())]
+        if self.config.retain is not None:
+            from fairwolfe.service.retention import Retention
+
+            retain = seconds("retain", self.config.retain, inf)
+            tasks.append(asyncio.create_task(Retention(self.core, retain).run()))
         try:
             yield
         finally:
             self.end()
-            ticking.cancel()
-            with suppress(asyncio.CancelledError):
-                await ticking
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             self._on_end()
 
     async def _tick(self) -> None:

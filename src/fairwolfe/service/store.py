@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
 from zlib import crc32
 
 import apsw
@@ -165,6 +165,10 @@ class Store(Protocol):
         """Let go of everything."""
 
 
+Doomed: TypeAlias = tuple[int, Sequence[tuple[int, int]]]
+"""A row to delete: its seq, and (model, first) of its spans."""
+
+
 MARK = "log.mark"
 _MARK_MAGIC = b"fwmk"
 _MARK_BODY, _MARK_CRC = struct.Struct("<4s16sqI"), struct.Struct("<I")
@@ -191,6 +195,14 @@ _SETTINGS = {
     "trusted_schema": 0,
     "cell_size_check": 1,
 }
+
+_CREATED = (
+    "page_size = 16384",
+    "auto_vacuum = incremental",  # space is given back in steps, see `shrink`
+    "locking_mode = exclusive",
+    "journal_mode = wal",
+    "synchronous = 2",
+)
 
 _SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -406,9 +418,8 @@ class SQLiteStore:
         token = secrets.token_hex(8)
         with closing(apsw.Connection(str(spare))) as base:  # which moves everything into the file
             spare.chmod(0o600)
-            for setting in ("page_size = 16384", "locking_mode = exclusive", "journal_mode = wal"):
+            for setting in _CREATED:
                 base.execute(f"PRAGMA {setting}")
-            base.execute("PRAGMA synchronous = 2")
             base.execute("BEGIN IMMEDIATE")
             base.execute(_SCHEMA)
             base.execute("INSERT INTO meta VALUES ('head', ?)", (_head(token, {}),))
@@ -553,7 +564,8 @@ class SQLiteStore:
         self.token, self._starts = str(token), dict(starts)
         newest = self._base.execute("SELECT seq, clock FROM log ORDER BY seq DESC limit 1")
         self._last = next(iter(newest), (0, 0.0))
-        self._left = self._one("SELECT count(*) FROM log WHERE seq <= ?", (self.deleted,))
+        if self.deleted:
+            self._left = self._one("SELECT count(*) FROM log WHERE seq <= ?", (self.deleted,))
 
     def _holds(self, seq: int) -> bool:
         """Whether a row was still written, after an error that came later."""
@@ -626,10 +638,21 @@ class SQLiteStore:
                     return first, Row(seq, *self.row(seq))
         return None
 
-    def rows_from(self, model: int, number: int) -> set[int]:
-        """The rows that hold decisions of a model from a number on."""
-        query = "SELECT seq FROM span WHERE model = ? AND stop > ?"
-        return {seq for (seq,) in self._base.execute(query, (model, number))}
+    def row_before(self, clock: float, most: int) -> int:
+        """The last row up to a time of the clock, of so many after those that are deleted."""
+        low, high = self.deleted, min(self.deleted + most, self.last()[0] - 1)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._one("SELECT clock FROM log WHERE seq = ?", (middle,)) <= clock:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def spans(self, model: int) -> Iterator[tuple[int, int, int]]:
+        """(first, stop, seq) of the decisions of a model, in order."""
+        query = "SELECT first, stop, seq FROM span WHERE model = ? ORDER BY first"
+        return iter(self._base.execute(query, (model,)))
 
     def outcome_of(self, model: int, number: int) -> tuple[int, bytes] | None:
         """Of a decision whose window has ended."""
@@ -675,6 +698,11 @@ class SQLiteStore:
             piece = (model, seq, *later, crc)
             execute("INSERT OR REPLACE INTO later VALUES (?, ?, ?, ?, ?, ?)", piece)
             execute(_DELETE_LATER, (model, model, model))
+
+    def snapshot_rows(self, model: int) -> list[int]:
+        """The rows of the snapshots of a model, newest first."""
+        query = "SELECT seq FROM snapshot WHERE model = ? ORDER BY seq DESC"
+        return [seq for (seq,) in self._base.execute(query, (model,))]
 
     def snapshots(self, model: int) -> list[tuple[int, bytes | None]]:
         """(seq, state) of a model, newest first; None for one that is damaged."""
@@ -724,33 +752,63 @@ class SQLiteStore:
                 work.step(pages)
                 yield
 
-    def prune(self, upto: int, bases: dict[int, PruneBase], needed: set[int]) -> int:
-        """Delete the rows up to one, except those that are needed, with what helps to find them;
-        bases: the snapshots on which the log rests from now on. How many rows were deleted.
+    # --- deleting what was exported -----------------------------------------------------------
+
+    def rest(self, upto: int, bases: dict[int, PruneBase], rows: Sequence[Doomed] = ()) -> None:
+        """Let the log rest on these snapshots; rows up to `upto` may be gone from now on, and those
+        that are given go.
         """
-        execute = self._base.execute
-        kept = [(seq,) for seq in {*needed, *self._starts.values(), self._last[0]} if seq <= upto]
+        rests = pack((upto, tuple((model, *base) for model, base in bases.items())))
+        older = [(model, base.seq) for model, base in bases.items()]
+        self._write(
+            {
+                "INSERT OR REPLACE INTO meta VALUES ('base', ?)": [(rests,)],
+                "DELETE FROM snapshot WHERE model = ? AND seq < ?": older,
+                **_deletions(rows),
+            }
+        )
+        self._left += upto - self.deleted - len(rows)
+        self.deleted, self.bases = upto, dict(bases)
+
+    def drop(self, rows: Sequence[Doomed]) -> None:
+        """Delete rows that may be gone."""
+        self._write(_deletions(rows))
+        self._left -= len(rows)
+
+    def drop_outcomes(self, model: int, most: int) -> int:
+        """Delete what had come for at most so many groups of deleted decisions; how many."""
+        query = "SELECT first FROM outcome WHERE model = ? AND stop <= ? ORDER BY first LIMIT ?"
+        values = (model, self.bases[model].first, most)
+        firsts = [(model, first) for (first,) in self._base.execute(query, values)]
+        if firsts:
+            self._write({"DELETE FROM outcome WHERE model = ? AND first = ?": firsts})
+        return len(firsts)
+
+    def shrink(self, pages: int) -> int:
+        """Give some free pages back to the file system; how many are left."""
+        free = int(self._one("PRAGMA freelist_count"))
+        if free:
+            self._write({f"PRAGMA incremental_vacuum({pages})": [()]})
+        return max(free - pages, 0)
+
+    def _write(self, statements: dict[str, list[tuple[Any, ...]]]) -> None:
+        """Run statements, each for several values, in one transaction."""
         try:
-            execute("BEGIN IMMEDIATE")
-            execute("CREATE TEMP TABLE needed(seq INTEGER PRIMARY KEY)")
-            self._base.executemany("INSERT INTO needed VALUES (?)", kept)
-            query = "WHERE seq <= ? AND seq NOT IN (SELECT seq FROM needed)"
-            execute(f"DELETE FROM log {query}", (upto,))
-            count = self._base.changes()
-            execute(f"DELETE FROM span {query}", (upto,))
-            for model, base in bases.items():
-                execute("DELETE FROM outcome WHERE model = ? AND stop <= ?", (model, base.first))
-            rests = pack((upto, tuple((model, *base) for model, base in bases.items())))
-            execute("INSERT OR REPLACE INTO meta VALUES ('base', ?)", (rests,))
-            execute("DROP TABLE needed")
-            execute("COMMIT")
+            self._base.execute("BEGIN IMMEDIATE")
+            for statement, values in statements.items():
+                for each in values:
+                    self._base.execute(statement, each)
+            self._base.execute("COMMIT")
         except apsw.Error as error:
             self._roll_back()
             raise _failed(error) from error
-        self.deleted, self.bases, self._left = upto, dict(bases), len(kept)
-        with suppress(apsw.Error):  # without room for a copy, the space is used again by new rows
-            execute("VACUUM")
-        return int(count)
+        if self._journal >= _CHECKPOINT:
+            self._checkpoint()
+
+    def vacuum(self) -> None:
+        """Give all free pages back, where there is room for a copy of the rest."""
+        with suppress(apsw.Error):  # else new rows use the space
+            self._base.execute("VACUUM")
 
     def close(self) -> None:
         """Let go of the files."""
@@ -843,6 +901,15 @@ def outcome_crc(model: int, first: int, stop: int, data: bytes) -> int:
 def later_crc(model: int, seq: int, later: Later) -> int:
     first, stop, data = later
     return crc32(data, crc32(_KEY.pack(model, first, stop), seq))
+
+
+def _deletions(rows: Sequence[Doomed]) -> dict[str, list[tuple[Any, ...]]]:
+    """What deletes rows and their spans."""
+    keys = [key for _, spans in rows for key in spans]
+    return {
+        "DELETE FROM log WHERE seq = ?": [(seq,) for seq, _ in rows],
+        "DELETE FROM span WHERE model = ? AND first = ?": keys,
+    }
 
 
 def sound_row(row: tuple[Any, ...]) -> Row:
