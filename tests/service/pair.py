@@ -80,10 +80,11 @@ class Node(Server):
 class Pair:
     """Two servers with one log; who ends is started again, as a supervisor would.
 
-    url: of the database
+    url: of the database; window: longer than a client may take to repeat a question, since a
+    request_id is known as long
     """
 
-    def __init__(self, folder: Path, url: str, schema: str, window: str = "2 s") -> None:
+    def __init__(self, folder: Path, url: str, schema: str, window: str = "4 s") -> None:
         self.database, self.schema = url, schema
         head = f'state = "{url}"\nschema = "{schema}"\nlease = "{LEASE:g} s"\n'
         text = config(window, head=f'{head}listen = "127.0.0.1:0"\n', both=False)

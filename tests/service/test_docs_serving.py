@@ -213,7 +213,9 @@ def test_the_picture_of_the_join_is_what_its_script_draws() -> None:
     assert (pictures / "join.svg").read_text(encoding="utf-8") == drawn
 
 
-@pytest.mark.parametrize("page", ["serving.md", "security.md", "moving.md", "shop.md"])
+@pytest.mark.parametrize(
+    "page", ["serving.md", "security.md", "moving.md", "shop.md", "high-availability.md"]
+)
 def test_configurations_on_the_pages_can_be_read(page: str) -> None:
     first = next(block.text for block in blocks("serving.md") if block.language == "toml")
     others = [block.text for block in blocks(page) if block.language == "toml"]

@@ -124,7 +124,7 @@ def test_a_former_leader_acknowledges_nothing(database: Postgres) -> None:
 
 @pytest.mark.timeout(600)
 def test_a_leader_is_killed_and_stopped(database: Postgres, tmp_path: Path) -> None:
-    with Pair(tmp_path, database.url, "both") as pair:
+    with Pair(tmp_path, database.url, "both", "10 s") as pair:
         pair.kill()
         pair.pause(4.0)
         pair.finish()
@@ -143,7 +143,7 @@ def test_a_leader_is_killed_60_times(database: Postgres, tmp_path: Path) -> None
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_leader_is_stopped_for_10_seconds_5_times(database: Postgres, tmp_path: Path) -> None:
-    with Pair(tmp_path, database.url, "stopped") as pair:
+    with Pair(tmp_path, database.url, "stopped", "20 s") as pair:
         for _ in range(5):
             pair.pause(10.0)
         pair.finish()
@@ -220,11 +220,14 @@ def test_a_follower_shows_the_leader_to_keys_only(database: Postgres, tmp_path: 
             nodes.append(Node(tmp_path / name, config(head=head, both=False)).begin())
             wait_for(lambda: nodes[-1].url, 120)
         leader, other = nodes
-        reply = other.request("GET", "/readyz")
+        path = "/v1/models/router/decide"
+        reply = other.request("POST", path, {})
         assert (reply.status, reply.body["error"]) == (401, "no_key")
         assert leader.url not in json.dumps(reply.body)
-        reply = other.request("GET", "/readyz", authorization=f"Bearer {key}")
+        reply = other.request("POST", path, {}, authorization=f"Bearer {key}")
         assert (reply.status, reply.body["error"]) == (503, "not_leading")
+        assert leader.url in reply.body["message"]
+        assert other.request("GET", "/readyz").status == 503
         assert other.request("GET", "/healthz").status == 200
     finally:
         for node in nodes:

@@ -273,6 +273,27 @@ def export(place: Path, out: Path, name: str | None, prune: bool, as_json: bool)
         )
 
 
+@log.command(epilog="Example: fairwolfe log copy config.toml in-postgresql.toml")
+@_place
+@click.argument("target", metavar="CONFIG.toml", type=click.Path(path_type=Path))
+@as_json
+def copy(place: Path, target: Path, as_json: bool) -> None:
+    """Copy a log to where another configuration has it: from a folder to PostgreSQL, and back.
+
+    Rows and ids are the same. End the service first, and serve only one of the two from then on.
+    """
+    from fairwolfe.service.config import read
+    from fairwolfe.service.copy_log import copy_log
+
+    with _rows(0) as tick:
+        rows = copy_log(place, target, tick)
+    where = read(target).log
+    if as_json:
+        print_json({"state": where, "rows": rows})
+        return
+    click.echo(f"{where}: {rows:,} rows")
+
+
 # --- parts of the commands ---------------------------------------------------------------------
 
 

@@ -30,7 +30,7 @@ from fairwolfe.service.join import Joined
 from fairwolfe.service.log_file import LogFile
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import recover, write_snapshots
-from fairwolfe.service.store import Doomed, PruneBase, Row, SQLiteStore
+from fairwolfe.service.store import Doomed, PruneBase, Row, SQLiteStore, Store
 
 Tick = Callable[[int], None]
 _STEP = 256  # outcomes deleted in a transaction, while no service runs
@@ -284,7 +284,7 @@ def _name_in(row: Row, number: int) -> str:
     return next(str(json.loads(e.setup)["name"]) for e in begun if e.model == number)
 
 
-def keep_snapshots(store: SQLiteStore) -> None:
+def keep_snapshots(store: Store) -> None:
     """A snapshot of every model at the end of the log, of those too that are served no more and
     would hold on to their rows for ever.
     """

@@ -210,11 +210,12 @@ class PostgresStore:
     ----------
     url: of the database, without a password
     schema: of this log
+    token: of a new log, else random; None: there has to be one
     """
 
     bases: dict[int, PruneBase]
 
-    def __init__(self, url: str, schema: str) -> None:
+    def __init__(self, url: str, schema: str, token: str | None = "") -> None:
         self.url, self.schema = url, schema
         self.name = f"{place_of(url)} (schema {schema})"
         self.writer = secrets.token_hex(8)
@@ -226,9 +227,12 @@ class PostgresStore:
         self._size = 0  # as it was read last
         self._failing = False  # whether the last row could not be written
         self._base: Connection | None = None
-        self._connected()
-        self._create()
-        self.refresh()
+        try:
+            self._create(token)
+            self.refresh()
+        except BaseException:
+            self.disconnect()
+            raise
 
     # --- the connection -----------------------------------------------------------------------
 
@@ -268,19 +272,21 @@ class PostgresStore:
                 self._base.close()
         self._base = None
 
-    def _create(self) -> None:
+    def _create(self, token: str | None) -> None:
         """The schema and its tables, where they are missing."""
         base = self._connected()
         with _failing_as(self.name), base.transaction():
             base.run("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"fairwolfe {self.schema}",))
             if base.run("SELECT to_regclass('meta')").fetchone() == (None,):
+                if token is None:
+                    raise InvalidInput(f"there is no log in {self.name}")
                 name = sql.Identifier(self.schema)
                 if base.run("SELECT to_regnamespace(%s)", (name.as_string(),)).fetchone() == (
                     None,
                 ):
                     base.execute(sql.SQL("CREATE SCHEMA {}").format(name))
                 base.execute(_SCHEMA, prepare=False)
-                head = pack((_FORMAT, secrets.token_hex(8)))
+                head = pack((_FORMAT, token or secrets.token_hex(8)))
                 base.run("INSERT INTO meta VALUES ('head', %b)", (head,))
 
     def refresh(self) -> None:
@@ -546,6 +552,41 @@ class PostgresStore:
     def close(self) -> None:
         """Let go of the connection."""
         self.disconnect()
+
+
+class PostgresLog(PostgresStore):
+    """A log that is only read, as it was when this was opened, also while a service writes it."""
+
+    is_backup = True  # there is no mark beside it
+
+    def __init__(self, url: str, schema: str) -> None:
+        super().__init__(url, schema, None)
+        base = self._connected()
+        base.run("SET idle_in_transaction_session_timeout = 0")
+        base.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self.refresh()
+        for row in self._read(f"{_SELECT} ORDER BY seq DESC LIMIT 1"):
+            self._last = Last(row[0], row[1], *row[3:])
+
+    def _connected(self) -> Connection:
+        if self.token and (self._base is None or self._base.lost):
+            raise IncompatibleState(f"the connection to {self.name} was lost; try again")
+        return super()._connected()
+
+    def complaints(self) -> list[str]:
+        """What PostgreSQL itself finds wrong: it says so when it is read."""
+        return []
+
+    def every_span(self, model: int) -> list[tuple[int, int, int]]:
+        """(first, stop, seq) of the decisions of a model, in order."""
+        query = "SELECT first, stop, seq FROM span WHERE model = %s ORDER BY first"
+        return self._read(query, (model,))
+
+    def every_outcome(self, model: int) -> list[tuple[int, int, bool]]:
+        """(first, stop, whether it is whole) of what had come at the close, in order."""
+        query = "SELECT first, stop FROM outcome WHERE model = %s ORDER BY first"
+        spans = self._read(query, (model,))
+        return [(first, stop, self.outcome_of(model, first) is not None) for first, stop in spans]
 
 
 def _keep(base: Connection, model: int, seq: int, data: bytes, later: Later | None) -> None:

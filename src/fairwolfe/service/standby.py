@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from fairwolfe.service import wire
 from fairwolfe.service.config import Config, Limits, bytes_of, seconds
-from fairwolfe.service.http import Request, Response
+from fairwolfe.service.http import OPEN, Request, Response
 from fairwolfe.service.keys import KeyRing
 from fairwolfe.service.model import Model
 from fairwolfe.service.postgres_store import Connection, PostgresStore, RowsLost, connect
@@ -30,6 +30,7 @@ _POLL = 0.05  # seconds between two looks at the log
 _BEATS = 4  # in the time of a lease
 _MISSED = 2  # beats without which a leader whose connection is gone has ended
 _HEALTH = next(route for route in ROUTES if route.path == "/healthz")
+_OPEN = {route.path for route in ROUTES if route.scope == OPEN}
 
 _OWN = """
     until = now() + %s * interval '1 s', beaten = now(), pid = pg_backend_pid(),
@@ -132,11 +133,14 @@ class Standby:
     def open(self, request: Request, stated: int) -> None:
         """Only the health of the process is answered; others hear who leads, with a key."""
         path = request.target.partition(b"?")[0].decode("latin-1")
+        shown = request.header(b"authorization") or None
+        if path in _OPEN:
+            self._keys.check(shown, "read" if self.config.public else None)
+        elif self._keys:
+            self._keys.find(shown)
         if path == _HEALTH.path and request.method in ("GET", "HEAD"):
             request.route = _HEALTH
             return
-        if self._keys:
-            self._keys.find(request.header(b"authorization") or None)
         where = f"the leader is {self.leader}" if self.leader else "nobody leads yet"
         raise wire.not_leading(f"this process follows the log, and {where}")
 

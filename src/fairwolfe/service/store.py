@@ -300,10 +300,11 @@ def write_mark(folder: Path, mark: Mark) -> None:
 
 
 class SQLiteStore:
-    """A log in its own folder, for one process at a time."""
+    """A log in its own folder, for one process at a time; token: of a new log, else random."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, token: str = "") -> None:
         make_folder(folder)
+        self._new_token = token or secrets.token_hex(8)
         self._begin(folder / FILE)
 
     def _begin(self, path: Path) -> None:
@@ -415,7 +416,7 @@ class SQLiteStore:
         for name in (_NEW, FILE):
             for tail in ("", "-wal", "-shm", "-journal"):
                 (self.folder / f"{name}{tail}").unlink(missing_ok=True)
-        token = secrets.token_hex(8)
+        token = self._new_token
         with closing(apsw.Connection(str(spare))) as base:  # which moves everything into the file
             spare.chmod(0o600)
             for setting in _CREATED:
