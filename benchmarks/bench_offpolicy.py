@@ -25,7 +25,7 @@ import numpy as np
 
 import fairwolfe as fw
 from benchmarks.offpolicy_worlds import FAMILIES, PLACES
-from fairwolfe.offpolicy.estimators import sampled
+from fairwolfe.offpolicy.estimators import estimated
 
 ESTIMATORS = ("ips", "snips", "dr", "dr-blind")
 _DRAWS = 400  # of the bootstrap
@@ -42,10 +42,14 @@ def one(family: str, place: str, n: int, estimator: str, runs: int, bootstrap: b
         rng = np.random.default_rng([run, n, *map(ord, family + place)])
         log, target = world.log(n, rng, estimator)
         name = estimator.split("-", maxsplit=1)[0]
-        rows = log._rows(target, name)
-        part, bound = sampled(rows, log.problem), log._bound(world.f)
-        found = log._estimate(bound, part, rows, name, 0.95)
-        delta, boot = rivals(bound, rows, part, rng, bootstrap)
+        source: Any = log._source
+        side, bound = log._side(source, target, name, None, 2), log._bound(world.f)
+        origin = log._origin(source)
+        ((part, weights),) = estimated(source, (side,), origin).parts
+        found = log._estimate(bound, part, weights, origin, name, 0.95)
+        chunks = source.data.pieces() if bootstrap else ()
+        rows = [side.rows(source.about, *chunk)[0] for chunk in chunks]
+        delta, boot = rivals(bound, rows, part, rng)
         for i, (low, high) in enumerate(((found.low, found.high), delta, boot)):
             held[i] += low <= truth <= high
             widths[run, i] = high - low
@@ -55,18 +59,18 @@ def one(family: str, place: str, n: int, estimator: str, runs: int, bootstrap: b
 
 
 def rivals(
-    bound: Any, rows: Any, part: Any, rng: np.random.Generator, bootstrap: bool
+    bound: Any, rows: list[Any], part: Any, rng: np.random.Generator
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """The intervals of the delta method and of the percentile bootstrap."""
+    """The intervals of the delta method and of the percentile bootstrap of rows, if any."""
     value = bound.value(part.z)
     error = float(part.error(bound.gradient(part.z)[None])[0]) if value > -math.inf else math.inf
     delta = (value - 1.96 * error, value + 1.96 * error)
-    if not bootstrap:
+    if not rows:
         return delta, (math.nan, math.nan)
-    u = np.concatenate(list(rows.chunks()))
+    u = np.concatenate(rows)
     counts = rng.multinomial(len(u), np.full(len(u), 1.0 / len(u)), size=_DRAWS)
     means = counts @ u / len(u)
-    values = [bound.value(rows.finish(mean)) for mean in means]
+    values = [bound.value(mean) for mean in means]
     low, high = np.quantile(values, [0.025, 0.975])
     return delta, (float(low), float(high))
 

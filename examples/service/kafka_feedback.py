@@ -86,13 +86,15 @@ def redis_streams(redis, client, model, stream, running=lambda: True):
 
 
 def sqs(queue, rejected, client, model, running=lambda: True):
-    """boto3.resource("sqs").Queue; the visibility timeout is longer than the service may be away."""
+    """boto3's Queue objects; the visibility timeout is longer than the service may be away."""
     while running():
         messages = queue.receive_messages(MaxNumberOfMessages=10, WaitTimeSeconds=20)
         if messages:
             dead = lambda value, reason: rejected.send_message(MessageBody=value)  # noqa: E731
             report(client, model, [one.body for one in messages], dead, lambda: time.sleep(1.0))
-            entries = [{"Id": one.message_id, "ReceiptHandle": one.receipt_handle} for one in messages]
+            entries = [
+                {"Id": one.message_id, "ReceiptHandle": one.receipt_handle} for one in messages
+            ]
             queue.delete_messages(Entries=entries)
 
 

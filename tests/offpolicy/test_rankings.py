@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations, product
 from typing import Any
 
@@ -12,6 +13,7 @@ import fairwolfe as fw
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import GiniEquality, Linear, TwoSided
 from fairwolfe.offpolicy import Log
+from fairwolfe.offpolicy.sums import Memory
 from fairwolfe.ranking import FWLinUCBRank
 
 M, K = 4, 3
@@ -220,7 +222,8 @@ def test_what_cannot_be_done_with_rankings_raises() -> None:
         log.evaluate(ranks, CLICKS, "cascade")
     with pytest.raises(InvalidInput, match="whole rankings are weighed"):
         log.evaluate(ranks, CLICKS, "ips")
-    bare = Log(type(log._data)(**{**vars(log._data), "at_rank": None}))
+    data: Any = log._data
+    bare = Log(Memory(replace(data, at_rank=None)))
     with pytest.raises(InvalidInput, match="log has none"):
         bare.evaluate(ranks, CLICKS, "exposure")
     assert bare.evaluate(chances, CLICKS, "snips").n == 50

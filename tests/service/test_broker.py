@@ -287,9 +287,7 @@ def redis(tmp_path: Path) -> Iterator[Redis]:
 
 
 @pytest.mark.needs("redis")
-def test_redis_streams_lose_and_double_nothing(
-    bridge: Any, redis: Redis, tmp_path: Path
-) -> None:
+def test_redis_streams_lose_and_double_nothing(bridge: Any, redis: Redis, tmp_path: Path) -> None:
     with Server(tmp_path, TEXT) as server, Client(server.url) as client:
         messages = decide(client, 30)
         redis.call("XGROUP", "CREATE", "feedback", "fairwolfe", "0", "MKSTREAM")

@@ -496,19 +496,36 @@ def _parquet_metadata(path: str | os.PathLike[str]) -> Mapping[bytes, bytes]:
 
 
 def _read_parquet(path: str | os.PathLike[str]) -> tuple[Header, Iterator[Columns]]:
-    metadata = _parquet_metadata(path)
-    if _METADATA not in metadata:
+    header = header_of(_parquet_metadata(path), path)
+    if header is None:
         raise InvalidInput(f"{path} is not a table of logged decisions: it has no header")
-    header = Header.from_dict(msgspec.json.decode(metadata[_METADATA]), path)
     return header, _parquet_parts(path)
+
+
+def header_of(metadata: Mapping[bytes, bytes], path: object) -> Header | None:
+    """The header in the metadata of a Parquet file; None for a table of others."""
+    if _METADATA not in metadata:
+        return None
+    return Header.from_dict(msgspec.json.decode(metadata[_METADATA]), path)
 
 
 def _parquet_parts(path: str | os.PathLike[str]) -> Iterator[Columns]:
     from pyarrow import parquet
 
     with parquet.ParquetFile(path) as file:
-        for batch in file.iter_batches(_ROWS):
-            columns = zip(batch.schema.names, batch.columns, strict=True)
+        yield from batches_of(file)
+
+
+def batches_of(
+    file: Any, groups: list[int] | None = None, keep: Callable[[Any], Any] | None = None
+) -> Iterator[Columns]:
+    """The rows of a Parquet file, or of some of its row groups, in parts by column; keep: a batch
+    with fewer rows.
+    """
+    for batch in file.iter_batches(_ROWS, row_groups=groups):
+        kept = batch if keep is None else keep(batch)
+        if kept.num_rows:
+            columns = zip(kept.schema.names, kept.columns, strict=True)
             yield {
                 name: dense(column) for name, column in columns if column.null_count < len(column)
             }

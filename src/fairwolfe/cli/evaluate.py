@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ with policies.toml:
 
 
 @click.command(epilog=_EXAMPLE)
-@click.argument("log", type=click.Path(path_type=Path))
+@click.argument("log")
 @click.option(
     "--policy",
     "spec",
@@ -48,47 +50,75 @@ with policies.toml:
 @click.option("--estimator", help="ips, snips or dr; rankings: exposure, position, ips or snips.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Of the intervals.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of how the log is split.")
+@click.option("--jobs", type=click.IntRange(1), default=1, help="Processes for a folder.")
+@click.option("--on", type=click.Choice(["ray"]), help="Work on a folder with Ray instead.")
+@click.option("--share", type=float, help="Read this share of a folder's decisions, by their ids.")
 @printing.out_option
 @printing.as_json
 def evaluate(
-    log: Path,
+    log: str,
     spec: Path | None,
     objective: str | None,
     estimator: str | None,
     level: float,
     seed: int,
+    jobs: int,
+    on: str | None,
+    share: float | None,
     out: Path,
     as_json: bool,
 ) -> None:
     """Say what other policies would have earned, from a log.
 
-    LOG is what agent.log or `fairwolfe log export` wrote, a table (CSV, Parquet) or Vowpal
-    Wabbit's dsjson. The command prints a table and sentences, and writes evaluate.png,
-    evaluate.svg and evaluate.json. A policy of the file may also be agent = "saved.fw", an agent
-    that was saved, or file = "mixture.npz", what Mixture.save wrote. Where a policy learns, it
-    learns from half of the log, and all policies are evaluated on the other half.
+    LOG is what agent.log or `fairwolfe log export` wrote, a table (CSV, Parquet), Vowpal Wabbit's
+    dsjson, or a folder or pattern of Parquet files, however large. The command prints a table and
+    sentences, and writes evaluate.png, evaluate.svg and evaluate.json. A policy of the file may
+    also be agent = "saved.fw", an agent that was saved, or file = "mixture.npz", what Mixture.save
+    wrote. Where a policy learns, it learns from half of the log, and all policies are evaluated on
+    the other half.
     """
     import json
 
+    from fairwolfe.core.threads import ONE_THREAD
+
+    if "numpy" not in sys.modules:  # which reads this when it is imported
+        os.environ.update(ONE_THREAD)
     from fairwolfe.offpolicy import Log
     from fairwolfe.offpolicy.estimate import intervals
+    from fairwolfe.offpolicy.folder import is_folder
     from fairwolfe.plots import save
 
     require_extra("lab", "fairwolfe evaluate", "matplotlib")
-    data = Log.of(log)
+    data = Log.of(log, share=share)
     tables = _tables(spec)
     f = _objective(objective, tables, log)
     printing.make_folder(out)
-    checked = data.check()
     learns = any(table.get("learn") or "base" in table for table in tables["policies"].values())
     train, test = data.split(0.5, seed) if learns else (data, data)
     how: dict[str, Any] = {} if estimator is None else {"estimator": estimator}
-    estimates = {"as logged": test.evaluate("logged", f, level=level)}
+    work: dict[str, Any] = {}
+    estimates: dict[str, Any] = {}
     gains: dict[str, Any] = {}
-    for name, table in tables["policies"].items():
-        policy = _policy(name, table, train, f, spec)
-        gains[name] = test.compare(policy, "logged", f, level=level, **how)
-        estimates[name] = gains[name].first
+    with printing.bars(
+        dict.fromkeys(("check", "as logged", *tables["policies"]), len(test))
+    ) as bar:
+        if is_folder(log) and share is None and not learns:
+            work = {"jobs": jobs, "on": on}
+        elif jobs > 1 or on:
+            raise InvalidInput(
+                "--jobs and --on are for a folder, without --share and without policies that learn "
+                "from it: those need the decisions in memory"
+            )
+
+        def shown(name: str) -> dict[str, Any]:
+            return work | {"progress": lambda rows: bar(name, rows)} if work else {}
+
+        checked = data.check(**shown("check"))
+        estimates["as logged"] = test.evaluate("logged", f, level=level, **shown("as logged"))
+        for name, table in tables["policies"].items():
+            policy = _policy(name, table, train, f, spec)
+            gains[name] = test.compare(policy, "logged", f, level=level, **how, **shown(name))
+            estimates[name] = gains[name].first
     words_of_f = f.describe(test.problem)
     words = [*_sentences(estimates, gains, learns, len(test)), *checked.problems]
     rows = [_row(name, one) for name, one in estimates.items()]
@@ -179,13 +209,14 @@ def _check_name(where: str, table: dict[str, Any]) -> None:
         raise InvalidInput(f"{where}: name is {table['name']!r}; {more}")
 
 
-def _objective(given: str | None, tables: dict[str, Any], log: Path) -> Any:
-    from fairwolfe.agent.log_format import is_decisions, read
+def _objective(given: str | None, tables: dict[str, Any], log: str) -> Any:
     from fairwolfe.core.build import build_objective
+    from fairwolfe.offpolicy.folder import header_at
 
     found: Any = given if given is not None else tables.get("objective")
-    if found is None and is_decisions(log):
-        found = read(log)[0].objective
+    if found is None:
+        header = header_at(log)
+        found = header and header.objective
     if found is None:
         raise InvalidInput(f"{log} does not say what f is; give --objective, such as minimum")
     return build_objective(found, "objective")

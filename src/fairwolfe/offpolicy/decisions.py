@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fairwolfe.core.arrays import Cube, IntMatrix, IntVector, Matrix, Vector
 from fairwolfe.core.problem import Problem
-from fairwolfe.errors import InvalidInput, did_you_mean
+from fairwolfe.errors import InvalidInput
 
 CHUNK = 1 << 14
 """Decisions that are worked on together: what bounds memory beside the log itself."""
@@ -100,17 +100,6 @@ class LoggedArms:
         """The reward vectors (n, D)."""
         return self.rewards
 
-    def number(self, name: str) -> int:
-        """The number of an arm, by its name."""
-        if self.arms is None:
-            raise InvalidInput(
-                f"the policy is {name!r:.40}; the log has no names of arms, so the only text is "
-                "'logged'"
-            )
-        if name not in self.arms:
-            raise InvalidInput(f"the log has no arm {name!r:.40}; {did_you_mean(name, self.arms)}")
-        return self.arms.index(name)
-
     @property
     def has_contexts(self) -> bool:
         """Whether every part has features."""
@@ -124,6 +113,12 @@ class LoggedArms:
     def spans(self) -> Iterator[tuple[slice, ContextPart]]:
         """Every part, and where it is in the columns."""
         return zip(self.chunks(), self.parts, strict=True)
+
+    def pieces(self) -> Iterator[tuple[slice, LoggedArms]]:
+        """Every part as a log of its own, and where it is."""
+        for (span, part), known in zip(self.spans(), self.distribution, strict=True):
+            columns: Any = {name: getattr(self, name)[span] for name in _ARM_COLUMNS}
+            yield span, replace(self, parts=(part,), distribution=(known,), **columns)
 
     def subset(self, places: IntVector) -> LoggedArms:
         """Some of them, in ascending order."""
@@ -189,8 +184,15 @@ class LoggedRankings:
         """Decisions that are worked on together."""
         return [slice(i, min(i + CHUNK, self.n)) for i in range(0, self.n, CHUNK)]
 
+    def pieces(self) -> Iterator[tuple[slice, LoggedRankings]]:
+        """Every chunk as a log of its own, and where it is."""
+        return ((span, self._columns_at(span)) for span in self.chunks())
+
     def subset(self, places: IntVector) -> LoggedRankings:
         """Some of them."""
+        return self._columns_at(places)
+
+    def _columns_at(self, places: Any) -> LoggedRankings:
         given = {name: getattr(self, name) for name in _RANKING_COLUMNS}
         columns: Any = {name: None if one is None else one[places] for name, one in given.items()}
         return replace(self, **columns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,8 @@ from fairwolfe.core.arrays import Matrix, Vector
 from fairwolfe.core.tables import Brief, Summary, few, table_of
 from fairwolfe.objectives.concave import Concave
 from fairwolfe.objectives.threshold import FADED, Bounds, Rates
-from fairwolfe.offpolicy.estimators import Weights
 from fairwolfe.offpolicy.interval import Interval, Sampled
+from fairwolfe.offpolicy.sums import Weights
 from fairwolfe.plots import COLOURS, new_figure
 
 if TYPE_CHECKING:
@@ -175,9 +175,7 @@ def _limits(f: Concave, n: int) -> Iterator[tuple[Bounds, Matrix]]:
             yield leaf, np.asarray(matrix.toarray())
 
 
-def levels(
-    f: Concave, sampled: Sampled, quantile: float, logged: Callable[[], Vector]
-) -> tuple[Level, ...]:
+def levels(f: Concave, sampled: Sampled, quantile: float, logged: Vector) -> tuple[Level, ...]:
     """The hard constraints of a bound f at an estimate; logged: the average of the log itself."""
     constraints: list[Level] = []
     for leaf, matrix in _limits(f, sampled.z.size):
@@ -185,7 +183,7 @@ def levels(
         errors = quantile * sampled.error(matrix)
         whole = float(x[-1]) if leaf.shares else 1.0
         if isinstance(leaf, Rates):
-            constraints += _rates(leaf, matrix, sampled, quantile, float(matrix[-1] @ logged()))
+            constraints += _rates(leaf, matrix, sampled, quantile, float(matrix[-1] @ logged))
             continue
         for i in range(leaf.limited):
             for bound, side in ((leaf.low[i], "at least"), (leaf.high[i], "at most")):

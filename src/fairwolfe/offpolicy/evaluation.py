@@ -19,12 +19,7 @@ from fairwolfe.core.problem import Problem, real_number, whole_number
 from fairwolfe.core.rows import HEAD, ArmRows, RankingRows
 from fairwolfe.errors import InvalidInput
 from fairwolfe.objectives import Concave, GiniEquality, Linear, TwoSided
-from fairwolfe.offpolicy.checking import (
-    Check,
-    check_choices,
-    check_rankings,
-    probability_problems,
-)
+from fairwolfe.offpolicy.checking import Check, check, probability_problems
 from fairwolfe.offpolicy.decisions import LoggedArms, LoggedRankings
 from fairwolfe.offpolicy.estimate import (
     Estimate,
@@ -34,14 +29,8 @@ from fairwolfe.offpolicy.estimate import (
     described,
     levels,
 )
-from fairwolfe.offpolicy.estimators import (
-    ESTIMATORS,
-    EstimatorRows,
-    arm_rows,
-    joint,
-    logged_rows,
-    sampled,
-)
+from fairwolfe.offpolicy.estimators import ESTIMATORS, Side, estimated
+from fairwolfe.offpolicy.folder import Folder, is_folder
 from fairwolfe.offpolicy.formats import read_file, read_obp
 from fairwolfe.offpolicy.interval import Sampled, difference, interval
 from fairwolfe.offpolicy.learning import (
@@ -52,9 +41,10 @@ from fairwolfe.offpolicy.learning import (
     learn_rankings,
 )
 from fairwolfe.offpolicy.models import cross_fitted
-from fairwolfe.offpolicy.ranking_estimators import ranking_rows
+from fairwolfe.offpolicy.ranking_estimators import RANKING_ESTIMATORS
 from fairwolfe.offpolicy.reading import read_rows, read_table
-from fairwolfe.offpolicy.targets import target_of
+from fairwolfe.offpolicy.sums import Memory, Source, Tick, Weights, facts_of
+from fairwolfe.oracles import Ridge
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
 
 
@@ -76,8 +66,8 @@ class Log:
     True
     """
 
-    def __init__(self, data: LoggedArms | LoggedRankings) -> None:
-        self._data = data
+    def __init__(self, source: Memory | Folder) -> None:
+        self._source = source
 
     @classmethod
     def of(
@@ -85,6 +75,7 @@ class Log:
         source: Any,
         problem: Problem | None = None,
         *,
+        share: float | None = None,
         position: int | None = None,
         **more: Any,
     ) -> Log:
@@ -93,61 +84,77 @@ class Log:
         - the path of a log: what `agent.log(path)` or `fairwolfe log export` wrote, a table as CSV
           or Parquet, or Vowpal Wabbit's dsjson (`reward=`: a function of a line that gives several
           rewards; else -cost is the reward)
+        - a folder of Parquet files, a pattern such as "logs/*.parquet", or an address such as
+          "s3://bucket/logs": rows stay in the files, in the order of their names, and every
+          evaluation reads them again; see docs/large-logs.md
         - a table of pandas, polars or Arrow, or a mapping of columns: action, probability,
           reward.<name>, and context or feature.<name>; see docs/offpolicy.md
         - rows (decision, reward, context), or mappings with these columns
         - OBP's bandit_feedback; `position`: which one, where there are several
 
         `problem` states sizes and the ranges of the rewards; a table without it takes those of its
-        numbers.
+        numbers. `share` reads a sample of Parquet files into memory: rows are chosen by a hash of
+        their id, so that every log has the same ones.
         """
         if problem is not None and not isinstance(problem, Problem):
             raise InvalidInput(f"problem is {problem!r:.80}; give fw.Problem.arms(...) or ranking")
         if isinstance(source, (str, os.PathLike)):
-            return cls(read_file(source, problem, **more))
-        if more:
-            raise InvalidInput(f"{', '.join(more)}: only for a path of dsjson")
+            if share is None and not is_folder(source):
+                return cls(Memory(read_file(source, problem, **more)))
+            if more:
+                raise InvalidInput(f"{', '.join(more)}: only for a path of dsjson")
+            folder = Folder.of(os.fspath(source), problem)
+            return cls(folder if share is None else Memory(folder.sample(share)))
+        if more or share is not None:
+            raise InvalidInput(f"{', '.join(more) or 'share'}: only for a path")
         if isinstance(source, Mapping):
             if "n_actions" in source or "pscore" in source:
-                return cls(read_obp(source, problem, position))
-            return cls(read_table(source, problem))
+                return cls(Memory(read_obp(source, problem, position)))
+            return cls(Memory(read_table(source, problem)))
         if isinstance(source, Sequence) and not isinstance(source, bytes):
             if not source:
                 raise InvalidInput("there are no rows; give at least one decision")
-            return cls(read_rows(source, problem))
-        return cls(read_table(source, problem))
+            return cls(Memory(read_rows(source, problem)))
+        return cls(Memory(read_table(source, problem)))
 
     # --- what it holds -------------------------------------------------------------------------
 
+    @cached_property
+    def _data(self) -> LoggedArms | LoggedRankings:
+        """All decisions in memory."""
+        return self._source.data
+
     def __len__(self) -> int:
-        return self._data.n
+        return self._source.about.n
 
     def __repr__(self) -> str:
         kind, names = self.problem.kind, ", ".join(self.problem.rewards)
-        return f"<Log of {self._data.n:,} decisions ({kind}), rewards {names}>"
+        return f"<Log of {len(self):,} decisions ({kind}), rewards {names}>"
 
     @property
     def problem(self) -> Problem:
         """What was decided, and the rewards with their ranges."""
-        return self._data.problem
+        return self._source.about.problem
 
     @property
     def arms(self) -> tuple[str, ...] | None:
         """The names of the arms by number, where actions were logged by name."""
-        return self._data.arms if isinstance(self._data, LoggedArms) else None
+        return self._source.about.arms
 
     @property
     def average(self) -> Any:
         """What was earned, on average, by whatever logged."""
-        return self._data.totals().mean(axis=0)
+        with self._source.at_work(1, None, None) as source:
+            return self._origin(source)
 
     def split(self, share: float = 0.5, seed: int = 0) -> tuple[Log, Log]:
         """Two logs at random: what is learnt on one can be evaluated on the other."""
         if not 0.0 < real_number("share", share) < 1.0:
             raise InvalidInput(f"share is {share!r}; give a number between 0 and 1")
-        first = self._half(share, seed)
-        places = (np.flatnonzero(first), np.flatnonzero(~first))
-        one, two = (Log(self._data.subset(own)) for own in places)
+        return self._parts(self._half(share, seed))
+
+    def _parts(self, first: Any) -> tuple[Log, Log]:
+        one, two = (Log(Memory(self._data.subset(np.flatnonzero(own)))) for own in (first, ~first))
         return one, two
 
     def _half(self, share: float, seed: int) -> Any:
@@ -159,10 +166,10 @@ class Log:
         first[np.random.default_rng(seed).permutation(n)[:count]] = True
         return first
 
-    def check(self) -> Check:
+    def check(self, *, jobs: int = 1, on: str | None = None, progress: Tick | None = None) -> Check:
         """Whether the data can be used, in sentences: print it."""
-        data = self._data
-        return check_choices(data) if isinstance(data, LoggedArms) else check_rankings(data)
+        with self._source.at_work(jobs, on, progress) as source:
+            return check(source)
 
     # --- evaluating ----------------------------------------------------------------------------
 
@@ -176,6 +183,9 @@ class Log:
         folds: int = 2,
         level: float = 0.95,
         stabilised: bool = False,
+        jobs: int = 1,
+        on: str | None = None,
+        progress: Tick | None = None,
     ) -> Estimate:
         """What f of the average reward would have been under another policy, with an interval.
 
@@ -195,10 +205,18 @@ class Log:
         level: of the interval, which holds at kinks of f too
         stabilised: weigh decisions by what the log explored before them, for a policy that changed
             while it logged; rows must be in the order of time
+        jobs, on: of a folder, how many processes work on it, or "ray"; the numbers are the same to
+            the last bit
+        progress: called with the number of rows read since the last call
         """
-        bound, estimator = self._bound(f), self._named(estimator)
-        rows = self._rows(policy, estimator, model, folds, stabilised)
-        return self._estimate(bound, sampled(rows, self.problem), rows, estimator, _level(level))
+        bound, sure, estimator = self._bound(f), _level(level), self._named(estimator)
+        if stabilised and self.problem.kind == "ranking":
+            raise InvalidInput("stabilised is for arms; leave it out for rankings")
+        with self._source.at_work(jobs, on, progress) as source:
+            side = self._side(source, policy, estimator, model, folds)
+            origin = self._origin(source)
+            found = estimated(source, (side,), origin, stabilised)
+        return self._estimate(bound, *found.parts[0], origin, estimator, sure)
 
     def compare(
         self,
@@ -210,18 +228,21 @@ class Log:
         model: Any = None,
         folds: int = 2,
         level: float = 0.95,
+        jobs: int = 1,
+        on: str | None = None,
+        progress: Tick | None = None,
     ) -> EstimatedDifference:
         """f of the first policy minus f of the second: on the same decisions, so that what they
         share cancels.
         """
         bound, sure, estimator = self._bound(f), _level(level), self._named(estimator)
-        rows = [self._rows(one, estimator, model, folds) for one in (first, second)]
-        one, two, covariance = joint(rows[0], rows[1], self.problem)
-        ends = difference(bound.relaxed(), one, two, covariance, sure, self._ranges())
-        each = [
-            self._estimate(bound, part, own, estimator, sure)
-            for part, own in zip((one, two), rows, strict=True)
-        ]
+        with self._source.at_work(jobs, on, progress) as source:
+            sides = [self._side(source, one, estimator, model, folds) for one in (first, second)]
+            origin = self._origin(source)
+            found = estimated(source, (sides[0], sides[1]), origin)
+        (one, _), (two, _) = found.parts
+        ends = difference(bound.relaxed(), one, two, found.covariance, sure, self._ranges())
+        each = [self._estimate(bound, *part, origin, estimator, sure) for part in found.parts]
         warnings = tuple(
             f"of the {name} policy: {text}"
             for name, estimate in zip(("first", "second"), each, strict=True)
@@ -231,8 +252,13 @@ class Log:
 
     def _named(self, estimator: str) -> str:
         """Rankings have no "dr": the best estimator for them replaces it."""
-        ranks = isinstance(self._data, LoggedRankings) and estimator == "dr"
-        return "exposure" if ranks else estimator
+        ranks = self.problem.kind == "ranking"
+        known = RANKING_ESTIMATORS if ranks else ESTIMATORS
+        named = "exposure" if ranks and estimator == "dr" else estimator
+        if named not in known:
+            which = "for rankings give" if ranks else "give"
+            raise InvalidInput(f"the estimator is {estimator!r}; {which} one of {', '.join(known)}")
+        return named
 
     def _bound(self, f: Any) -> Concave:
         if not isinstance(f, Concave):
@@ -244,46 +270,38 @@ class Log:
         seen = kind_of(self.problem).seen
         return seen.low, seen.high
 
-    def _rows(
-        self,
-        policy: Any,
-        estimator: str,
-        model: Any = None,
-        folds: int = 2,
-        stabilised: bool = False,
-    ) -> EstimatorRows:
-        data = self._data
-        if isinstance(policy, str) and policy == "logged":
-            return logged_rows(data)
-        if isinstance(data, LoggedRankings):
-            if stabilised or model is not None:
-                raise InvalidInput("stabilised and model are for arms; leave them out for rankings")
-            if estimator in ("ips", "snips"):
-                _require_probabilities(data)
-            return ranking_rows(data, policy, estimator)
-        if estimator not in ESTIMATORS:
-            raise InvalidInput(
-                f"the estimator is {estimator!r}; give one of {', '.join(ESTIMATORS)}"
-            )
-        _require_probabilities(data)
-        target = target_of(policy, data)
-        predict = None
-        if estimator == "dr":
-            if not data.has_contexts and not isinstance(model, np.ndarray):
-                raise InvalidInput(
-                    "the log has no contexts, so that rewards cannot be predicted; use "
-                    "estimator='snips' or 'ips', or give predictions as model="
-                )
-            predict = cross_fitted(model, data, whole_number("folds", folds, 2))
-        return arm_rows(data, target, estimator, predict, stabilised)
-
-    @cached_property
-    def _logged(self) -> Vector:
+    def _origin(self, source: Source) -> Vector:
         """The average reward of the log itself."""
-        return sampled(logged_rows(self._data), self.problem).z
+        return np.asarray(facts_of(source).totals / len(self))
+
+    def _side(self, source: Source, policy: Any, estimator: str, model: Any, folds: int) -> Side:
+        side, ranks = Side(policy, estimator), self.problem.kind == "ranking"
+        if side.logged:
+            return side
+        if ranks and model is not None:
+            raise InvalidInput("model is for arms; leave it out for rankings")
+        fits = estimator == "dr" and (model is None or isinstance(model, Ridge))
+        facts = facts_of(source, whole_number("folds", folds, 2) if fits else 0)
+        if estimator not in ("exposure", "position"):
+            for text in probability_problems(facts, len(self)):
+                raise InvalidInput(text)
+        if estimator != "dr":
+            return side
+        if not facts.has_contexts and not isinstance(model, np.ndarray):
+            raise InvalidInput(
+                "the log has no contexts, so that rewards cannot be predicted; use "
+                "estimator='snips' or 'ips', or give predictions as model="
+            )
+        return Side(policy, estimator, cross_fitted(model, source, folds))
 
     def _estimate(
-        self, bound: Concave, part: Sampled, rows: EstimatorRows, estimator: str, level: float
+        self,
+        bound: Concave,
+        part: Sampled,
+        weights: Weights,
+        logged: Vector,
+        estimator: str,
+        level: float,
     ) -> Estimate:
         ends = interval(bound.relaxed(), part, level, self._ranges())
         labels = kind_of(self.problem).labels()
@@ -294,14 +312,14 @@ class Log:
             ends.high,
             part.z,
             part.errors(),
-            rows.weights.ess,
+            weights.ess,
             ends.bias,
             part.n,
             estimator,
             level,
             labels,
-            levels(bound, part, quantile, lambda: self._logged),
-            described(bound, ends, part, rows.weights, labels),
+            levels(bound, part, quantile, logged),
+            described(bound, ends, part, weights, labels),
         )
 
     # --- learning ------------------------------------------------------------------------------
@@ -321,9 +339,8 @@ class Log:
 
     def learnt(self, f: Concave, *, model: Any = None) -> Mixture | RankingMixture:
         """`learn` from all decisions at once, without an estimate: to evaluate on another log."""
-        data = self._data
-        learn: Any = learn_rankings if isinstance(data, LoggedRankings) else learn_arms
-        policy: Mixture | RankingMixture = learn(data, self._bound(f), model)
+        learn: Any = learn_rankings if self.problem.kind == "ranking" else learn_arms
+        policy: Mixture | RankingMixture = learn(self._data, self._bound(f), model)
         return policy
 
     def _learn(
@@ -331,7 +348,7 @@ class Log:
     ) -> tuple[Mixture | RankingMixture, list[Estimate]]:
         """`learn`, and estimates of other functions of what the policy would have earned."""
         half = self._half(0.5, seed)
-        first, rest = (Log(self._data.subset(np.flatnonzero(own))) for own in (half, ~half))
+        first, rest = self._parts(half)
         policy: Any = first.learnt(f, model=model)
         options: dict[str, Any] = {"level": level}
         log, judged = rest, policy
@@ -379,7 +396,7 @@ class Log:
         For rankings `fair` is of the items' exposures, GiniEquality() unless given, and `users` the
         sum of the rewards; for arms give both.
         """
-        ranks = isinstance(self._data, LoggedRankings)
+        ranks = self.problem.kind == "ranking"
         if not ranks and (fair is None or users is None):
             raise InvalidInput(
                 "what is fair among arms is not known; give both: "
@@ -447,9 +464,3 @@ def _level(given: Any) -> float:
     if not 0.5 <= level < 1.0:
         raise InvalidInput(f"level is {given!r}; give a confidence from 0.5 to below 1, as 0.95")
     return level
-
-
-def _require_probabilities(data: LoggedArms | LoggedRankings) -> None:
-    """Nothing is estimated from probabilities that are not there or cannot be."""
-    for text in probability_problems(data.probability):
-        raise InvalidInput(text)

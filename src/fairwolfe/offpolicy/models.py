@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from fairwolfe.core.arrays import Cube, IntVector, Matrix
 from fairwolfe.core.problem import Problem
 from fairwolfe.errors import InvalidInput
 from fairwolfe.offpolicy.decisions import ContextPart, LoggedArms
+from fairwolfe.offpolicy.sums import Memory, Source, facts_of, folds_of, regression_sums
 from fairwolfe.oracles import OnlineGradient, Ridge, SklearnRegressor
 from fairwolfe.oracles.sklearn_regressor import made
 
@@ -23,23 +24,42 @@ Prediction = Callable[[slice, ContextPart], Cube]
 _UNPREDICTABLE = "so nothing can be predicted; use 'ips'"
 
 
-def cross_fitted(
-    model: Any, choices: LoggedArms, folds: int
-) -> Callable[[slice, ContextPart], Cube]:
-    """Predictions of each decision by the model that was fitted without its fold; an array (n, K,
-    D) is taken as it is.
+def cross_fitted(model: Any, source: Source, folds: int) -> Any:
+    """Predictions of each decision by the model that was fitted without its fold: of linear models
+    their parameters (folds, blocks, D, d), which `cross_predictions` takes, of others a function.
+    An array (n, K, D) of predictions is taken as it is.
     """
+    if model is None or isinstance(model, Ridge):
+        sums = facts_of(source, folds)
+        others = 1 - np.eye(folds)
+        ridge = 1.0 if model is None else model.ridge
+        gram, moment = (np.tensordot(others, part, axes=1) for part in (sums.gram, sums.moment))
+        return np.array([_solved(ridge, *pair) for pair in zip(gram, moment, strict=True)])
+    if not isinstance(source, Memory):
+        raise InvalidInput(
+            f"the model is {model!r:.80}, which needs all decisions in memory; take "
+            "fw.oracles.Ridge(), or a sample: Log.of(folder, share=0.01)"
+        )
+    choices: Any = source.data
     if isinstance(model, np.ndarray):
         return _given(model, choices)
-    fold = (np.arange(choices.n) // 2) % folds  # both halves of the split meet all folds
+    fold = folds_of(slice(0, choices.n), folds)
     models = [fitted(model, choices, fold != one) for one in range(folds)]
+    return _crossed(models, choices.problem.n_objectives)
 
+
+def cross_predictions(theta: Any) -> Prediction:
+    """The predictions of linear models (folds, blocks, D, d), of each decision by its fold's."""
+    return _crossed([LinearModel(one) for one in theta], theta.shape[2])
+
+
+def _crossed(models: Sequence[Model], n: int) -> Prediction:
     def predict(span: slice, part: ContextPart) -> Cube:
-        own = fold[span]
-        out = np.empty((part.n, part.n_arms, choices.problem.n_objectives))
-        for one in range(folds):
+        own = folds_of(span, len(models))
+        out = np.empty((part.n, part.n_arms, n))
+        for one, model in enumerate(models):
             places = np.flatnonzero(own == one)
-            out[places] = models[one](part.rows(places))
+            out[places] = model(part.rows(places))
         return out
 
     return predict
@@ -94,21 +114,15 @@ class LinearModel:
 
 def _ridge(ridge: float, choices: LoggedArms, used: Any) -> LinearModel:
     """The least squares of `Ridge`, in sums over chunks."""
-    problem = choices.problem
-    blocks, n, d = problem.n_arms or 1, problem.n_objectives, problem.dimension
-    gram = np.broadcast_to(ridge * np.eye(d), (blocks, d, d)).copy()
-    moment = np.zeros((blocks, n, d))
-    for span, part in choices.spans():
-        kept = used[span]
-        actions = choices.actions[span]
-        x, r = part.chosen(actions)[kept], choices.rewards[span][kept]
-        owners = actions[kept] if part.per_arm else np.zeros(len(x), dtype=np.int64)
-        for block in range(blocks):
-            own = slice(None) if blocks == 1 else owners == block
-            gram[block] += x[own].T @ x[own]
-            moment[block] += r[own].T @ x[own]
+    gram, moment = regression_sums(choices, np.where(used, 0, -1), 1)
+    return LinearModel(_solved(ridge, gram[0], moment[0]))
+
+
+def _solved(ridge: float, gram: Cube, moment: Cube) -> Cube:
+    """theta (blocks, D, d)."""
+    gram = gram + ridge * np.eye(gram.shape[1])
     theta = np.linalg.solve(gram, moment.transpose(0, 2, 1)).transpose(0, 2, 1)
-    return LinearModel(np.ascontiguousarray(theta))
+    return np.ascontiguousarray(theta)
 
 
 def _online(oracle: OnlineGradient, choices: LoggedArms, used: Any) -> LinearModel:

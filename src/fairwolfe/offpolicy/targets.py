@@ -12,14 +12,17 @@ from fairwolfe.agent import Agent
 from fairwolfe.bandits.base import LinearBandit
 from fairwolfe.core.arrays import Cube, IntVector, Matrix, Vector
 from fairwolfe.core.protocols import LinearRule
-from fairwolfe.errors import InvalidInput
+from fairwolfe.errors import InvalidInput, did_you_mean
 from fairwolfe.kernels.mixtures import ascend_arms
 from fairwolfe.kernels.rules import distributions
-from fairwolfe.offpolicy.decisions import ContextPart, LoggedArms
-from fairwolfe.offpolicy.estimators import Target
+from fairwolfe.offpolicy.decisions import ContextPart
 from fairwolfe.offpolicy.learning import Crossed
+from fairwolfe.offpolicy.sums import About
 from fairwolfe.oracles import LinearState
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
+
+Target = Callable[[slice, ContextPart], Matrix]
+"""Probabilities (rows, K) of a policy for the decisions of a span, whose contexts are the part."""
 
 _ROUNDING = 1e-6  # of a sum of probabilities
 
@@ -91,19 +94,19 @@ def _ruled(base: LinearBandit, rule: LinearRule, direction: Vector, oracle: Line
     return probabilities
 
 
-def target_of(policy: Any, choices: LoggedArms) -> Target:
+def target_of(policy: Any, about: About) -> Target:
     """The probabilities of what is given as a policy, checked where they are used."""
-    return _checked(_target(policy, choices))
+    return _checked(_target(policy, about))
 
 
-def _target(policy: Any, choices: LoggedArms) -> Target:
+def _target(policy: Any, about: About) -> Target:
     if isinstance(policy, Agent):
         if policy.problem.kind != "arms":
             raise InvalidInput("the agent ranks items, and the log has arms; give one for arms")
-        if policy.problem.dimension != choices.problem.dimension:
+        if policy.problem.dimension != about.problem.dimension:
             raise InvalidInput(
                 f"the agent's problem has {policy.problem.dimension} features, and the log's "
-                f"{choices.problem.dimension}; give an agent for the problem of the log"
+                f"{about.problem.dimension}; give an agent for the problem of the log"
             )
         return frozen(policy)
     if isinstance(policy, LinearBandit):
@@ -111,36 +114,36 @@ def _target(policy: Any, choices: LoggedArms) -> Target:
             raise InvalidInput(
                 f"{policy!r:.80} has learnt nothing yet; give an agent, such as log.agent(f, base)"
             )
-        rule = _readable(policy, choices.problem)
+        rule = _readable(policy, about.problem)
         if rule is None:
             raise InvalidInput(f"{policy!r:.80} does not say the probabilities of its arms")
-        return _ruled(policy, rule, np.zeros(choices.problem.n_objectives), rule.regression)
+        return _ruled(policy, rule, np.zeros(about.problem.n_objectives), rule.regression)
     if isinstance(policy, Crossed):
         return policy.rows
     if hasattr(policy, "distribution"):
         return lambda span, part: policy.distribution(part)
     if isinstance(policy, str):
-        return _actions(np.full(choices.n, choices.number(policy)))
+        return _always(arm_number(policy, about))
     if _is_arm(policy):
-        return _actions(np.full(choices.n, int(policy)))
+        return _always(int(policy))
     if callable(policy):
-        return _each(lambda i, context: policy(context()), choices)
-    return _array(policy, choices)
+        return _each(lambda i, context: policy(context()), about)
+    return _array(policy, about)
 
 
-def _array(given: Any, choices: LoggedArms) -> Target:
+def _array(given: Any, about: About) -> Target:
     values = _as_array(given)
     if values is None:
-        return _listed(given, choices)
-    if values.shape[:1] != (choices.n,) or values.ndim > 2:
+        return _listed(given, about)
+    if values.shape[:1] != (about.n,) or values.ndim > 2:
         raise InvalidInput(
-            f"the policy has shape {values.shape}; give probabilities ({choices.n}, arms), or "
-            f"{choices.n} actions: one for each logged decision"
+            f"the policy has shape {values.shape}; give probabilities ({about.n}, arms), or "
+            f"{about.n} actions: one for each logged decision"
         )
     if values.ndim == 1:
         if values.dtype.kind == "U":
             names, places = np.unique(values, return_inverse=True)
-            return _actions(np.array([choices.number(str(name)) for name in names])[places])
+            return _actions(np.array([arm_number(str(name), about) for name in names])[places])
         if values.dtype.kind not in "iu":
             raise InvalidInput(
                 "the policy is one number for each decision, and not whole: give actions as whole "
@@ -165,16 +168,16 @@ def _as_array(given: Any) -> Any:
         return None
 
 
-def _listed(given: Any, choices: LoggedArms) -> Target:
+def _listed(given: Any, about: About) -> Target:
     """Probabilities in lists of different lengths."""
-    if len(given) != choices.n:
+    if len(given) != about.n:
         raise InvalidInput(
-            f"the policy has {len(given)} rows, and the log {choices.n} decisions; give one each"
+            f"the policy has {len(given)} rows, and the log {about.n} decisions; give one each"
         )
-    return _each(lambda i, context: given[i], choices)
+    return _each(lambda i, context: given[i], about)
 
 
-def _each(answer: Callable[[int, Callable[[], Matrix]], Any], choices: LoggedArms) -> Target:
+def _each(answer: Callable[[int, Callable[[], Matrix]], Any], about: About) -> Target:
     """The policy of answers (decision, context) -> probabilities, or an arm by number or name."""
 
     def probabilities(span: slice, part: ContextPart) -> Matrix:
@@ -182,7 +185,7 @@ def _each(answer: Callable[[int, Callable[[], Matrix]], Any], choices: LoggedArm
         for i in range(part.n):
             given = answer(span.start + i, partial(part.context, i))
             if isinstance(given, str):
-                given = choices.number(given)
+                given = arm_number(given, about)
             if _is_arm(given):
                 _check_arms(np.array([given]), span.start + i, part)
                 out[i, given] = 1.0
@@ -199,13 +202,33 @@ def _each(answer: Callable[[int, Callable[[], Matrix]], Any], choices: LoggedArm
     return probabilities
 
 
+def arm_number(name: str, about: About) -> int:
+    """The number of an arm, by its name."""
+    if about.arms is None:
+        raise InvalidInput(
+            f"the policy is {name!r:.40}; the log has no names of arms, so the only text is "
+            "'logged'"
+        )
+    if name not in about.arms:
+        raise InvalidInput(f"the log has no arm {name!r:.40}; {did_you_mean(name, about.arms)}")
+    return about.arms.index(name)
+
+
 def _is_arm(given: Any) -> bool:
     return isinstance(given, (int, np.integer)) and not isinstance(given, bool)
 
 
+def _always(arm: int) -> Target:
+    return _certain(lambda span: np.full(span.stop - span.start, arm))
+
+
 def _actions(actions: IntVector) -> Target:
+    return _certain(lambda span: actions[span])
+
+
+def _certain(chosen: Callable[[slice], IntVector]) -> Target:
     def certain(span: slice, part: ContextPart) -> Matrix:
-        own = actions[span]
+        own = chosen(span)
         _check_arms(own, span.start, part)
         out = np.zeros((part.n, part.n_arms))
         out[np.arange(part.n), own] = 1.0
