@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import cython
-from cython.cimports.fairwolfe.kernels.ranks import UNTIL_LAST_CLICK, count_exposed
+from cython.cimports.fairwolfe.kernels.ranks import UNTIL_LAST_CLICK, count_exposed, largest_column
 from cython.cimports.fairwolfe.kernels.ridge import largest_square_norm as _largest_square_norm
 from cython.cimports.fairwolfe.kernels.types import (
     In,
@@ -55,33 +55,12 @@ def largest_square_product(user: Vector, items: Rows) -> float:
         if items.shape[1] > 1 and items.strides[1] != 8:
             raise ValueError("items (q, n) are not in one piece")
         with cython.nogil:
-            largest = _largest_column(
+            largest = largest_column(
                 cython.address(items[0, 0]), stride, items.shape[0], items.shape[1]
             )
     for a in range(user.shape[0]):
         square += user[a] * user[a]
     return largest * square
-
-
-@cython.nogil
-@cython.cfunc
-@cython.exceptval(check=False)
-def _largest_column(items: In, stride: Size, q: Size, n: Size) -> Real:
-    """max_i |item_i|^2, items (q, n) as columns, rows `stride` apart: 64 of them at a time."""
-    squares = cython.declare(cython.double[64])
-    largest: Real = 0.0
-    start: Size = 0
-    while start < n:
-        size = min(n - start, 64)
-        for i in range(size):
-            squares[i] = 0.0
-        for j in range(q):
-            for i in range(size):
-                squares[i] += items[j * stride + start + i] * items[j * stride + start + i]
-        for i in range(size):
-            largest = max(largest, squares[i])
-        start += size
-    return largest
 
 
 def place_in_box(point: Vector, low: Vector, high: Vector) -> int:

@@ -353,7 +353,16 @@ class RankingsEngine(Engine):
             for j in range(k):
                 head.value += self.chances[j] * ranker.value[self.places[j]]
                 head.score += self.chances[j] * ranker.scores[self.places[j]]
-            explain(ranker, given.n, self.places, row.parts, row.ranks)
+            explain(
+                ranker,
+                given.items,
+                given.stride,
+                given.n,
+                given.direction,
+                self.places,
+                row.parts,
+                row.ranks,
+            )
         if certifies:
             certify_ranking(
                 ranker,
@@ -449,6 +458,7 @@ class RankingsEngine(Engine):
         head: cython.pointer[Head] = out.head
         table: Doubles = self.left_items
         given.stride = self.left_stride
+        self.ranker.longest = self.plan.longest if items is None else -1.0
         stride: Size = 0
         chosen: cython.pointer[cython.const[int64_t]] = cython.NULL
         begins: cython.pointer[cython.const[int64_t]] = cython.NULL
@@ -1086,6 +1096,7 @@ class RankingsEngine(Engine):
         rewards (n,), scalar (3,): sums of max_a <g, mu_a> if `truth`, <g, mu> and <g, r>.
         """
         by: RankingsEngine = self if decider is None else decider
+        by.ranker.longest = -1.0  # of the items of a world, not of those that are kept
         users: Matrix = drawn.users
         tables: Tensor = drawn.tables
         tags: IntVector = drawn.tags

@@ -1,5 +1,5 @@
 # Rankings: scores, the k largest, explanations, exposures, worlds; see ranks.py.
-from libc.math cimport INFINITY, fabs, fma, isfinite, sqrt
+from libc.math cimport INFINITY, exp, fabs, fma, isfinite, log, sqrt
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -21,6 +21,9 @@ cdef enum:              # places in the params of a ranker
     HEAD = 3            # R_r (R,), sqrt(ridge) D_theta_r (R,), those of the rule, low, high (R,)
 
 cdef enum:
+    FROM_MANY = 1024    # candidates from which on widths are computed where they can matter
+    GATHERED = 256      # of these at a time
+    SQUARINGS = 3       # of a metric whose norm is bounded
     COLUMNS = 64        # whose maxima bound the largest of many scores from below
 
 cdef enum:              # what counts as exposed
@@ -60,6 +63,12 @@ cdef struct Ranker:
     double *combined        # (q,)
     double *wide            # width, or bonuses where these are pointwise or of several stages
     double bonus            # what to multiply wide by
+    double longest          # the largest |item|^2 of those that may be candidates; < 0: not known
+    Size waits              # rankings until bounds are tried again
+    bint partial            # whether the last `rank` has widths of those alone that could matter
+    double most_width       # which its widths do not exceed
+    double *gathered        # (q + 4, GATHERED), then the places of these
+    double *squares         # (2, q, q)
     int64_t *best           # (slots,)
 
 cdef struct RankingArrays:
@@ -86,13 +95,15 @@ cdef Real rank(
     const double *draws, int64_t *ranking
 ) noexcept nogil
 cdef void explain(
-    Ranker *self, Size n, const int64_t *ranking, double *parts, int64_t *plain_rank
+    Ranker *self, const double *items, Size stride, Size n, const double *direction,
+    const int64_t *ranking, double *parts, int64_t *plain_rank
 ) noexcept nogil
 cdef void certify_ranking(
     Ranker *self, const double *user, const double *items, Size stride, Size n, const double *slope,
     const int64_t *ranking, double *terms
 ) noexcept nogil
 
+cdef Real largest_column(In items, Size stride, Size q, Size n) noexcept nogil
 cdef void exposure_rates(In slots, In weights, Out chances, Size k) noexcept nogil
 cdef void features_of(In items, Size stride, InInts ranking, Size k, Size q, Out rows) noexcept nogil
 cdef void expected_features(In chances, In user, In rows, Size k, Size p, Size q, Out x) noexcept nogil
@@ -159,6 +170,23 @@ cdef void _add_pointwise(
 cdef void _estimate_along(In turned, In items, Size stride, Out out, Size q, Size n) noexcept nogil
 cdef void _worth(Ranker *self, const double *items, Size stride, Size n, const double *weights) noexcept nogil
 cdef void _add_widths(Ranker *self, In weights, In params, Out out, Size n) noexcept nogil
+cdef Real _spectral_bound(In metric, Out power, Out spare, Size q) noexcept nogil
+cdef void _gather(
+    Ranker *self, const double *items, Size stride, const double *direction,
+    const int64_t *places, Size count
+) noexcept nogil
+cdef void _score_gathered(
+    Ranker *self, const double *items, Size stride, const double *direction,
+    const int64_t *places, Size count
+) noexcept nogil
+cdef bint _rank_by_bounds(
+    Ranker *self, const double *user, const double *items, Size stride, Size n,
+    const double *direction, const int64_t *pinned, int64_t *ranking
+) noexcept nogil
+cdef void _count_larger(
+    Ranker *self, const double *items, Size stride, Size n, const double *direction,
+    const double *plain, int64_t *plain_rank
+) noexcept nogil
 cdef void _around(Ranker *self, InInts pinned, Size n, Ints ranking) noexcept nogil
 cdef Real _swapped(
     Real chance, const double *draws, const int64_t *pinned, Ints ranking, Size k

@@ -222,15 +222,19 @@ def _add_pointwise(own, width, low, high, noise, wide, weight, out, n):
 
 
 def _estimate_along(turned, items, stride, out, q, n):
-    """out_i = <turned, item_i>. turned (q,), items (q, n), rows `stride` numbers apart, out (n,)."""
+    """out_i = <turned, item_i>. turned (q,), items (q, n), out (n,): see `rank`."""
     row: In
-    for i in range(n):
-        out[i] = 0.0
-    for e in range(q):
-        x = turned[e]
-        row = items + e * stride
-        for i in range(n):
-            out[i] = fma(x, row[i], out[i])
+    start: Size = 0
+    while start < n:  # what is summed stays in the fastest cache
+        stop = min(n, start + 1024)
+        for i in range(start, stop):
+            out[i] = 0.0
+        for e in range(q):
+            x = turned[e]
+            row = items + e * stride
+            for i in range(start, stop):
+                out[i] = fma(x, row[i], out[i])
+        start = stop
 
 
 def _worth(self, items, stride, n, weights):
@@ -361,6 +365,221 @@ def _estimate_items(self, user, items, stride, n, weights):
     _worth(self, items, stride, n, weights)
 
 
+def largest_column(items, stride, q, n):
+    """max_i |item_i|^2, items (q, n) as columns, rows `stride` numbers apart: 64 of them at a time."""
+    squares = cython.declare(cython.double[64])
+    largest: Real = 0.0
+    start: Size = 0
+    while start < n:
+        size = min(n - start, 64)
+        for i in range(size):
+            squares[i] = 0.0
+        for j in range(q):
+            for i in range(size):
+                squares[i] += items[j * stride + start + i] * items[j * stride + start + i]
+        for i in range(size):
+            largest = max(largest, squares[i])
+        start += size
+    return largest
+
+
+def _spectral_bound(metric, power, spare, q):
+    """An upper bound of |x' C x|/|x|^2 for C (q, q), of which the lower half is read.
+
+    The Frobenius norm of C^8 is between the eighth power of the largest eigenvalue and sqrt(q)
+    times this. power, spare (q, q): scratch.
+    """
+    log_norm: Real = 0.0
+    share: Real = 1.0
+    for b in range(q):
+        for e in range(b + 1):
+            power[b * q + e] = metric[b * q + e]
+            power[e * q + b] = metric[b * q + e]
+    for turn in range(SQUARINGS + 1):
+        square = 0.0
+        for b in range(q * q):
+            square += power[b] * power[b]
+        norm = sqrt(square)
+        if not norm > 0.0:
+            return 0.0 if norm == 0.0 and turn == 0 else INFINITY
+        log_norm += share * log(norm)
+        share *= 0.5
+        for b in range(q * q):
+            power[b] /= norm
+        for b in range(q):
+            for e in range(q):
+                spare[b * q + e] = 0.0
+            for c in range(q):
+                x = power[b * q + c]
+                for e in range(q):
+                    spare[b * q + e] += x * power[c * q + e]
+        for b in range(q * q):
+            power[b] = spare[b]
+    return exp(log_norm)
+
+
+def _gather(self, items, stride, direction, places, count):
+    """Widths and scores of the items at some places (count,), count <= GATHERED; the scores are the
+    row q of `gathered`, the widths its row q + 2.
+    """
+    q: Size = self.products.q
+    some: Out = self.gathered
+    for e in range(q):
+        for i in range(count):
+            some[e * GATHERED + i] = items[e * stride + places[i]]
+    for i in range(count):
+        some[(q + 3) * GATHERED + i] = direction[places[i]]
+    estimates(
+        self.combined,
+        self.products.metric,
+        self.gathered,
+        GATHERED,
+        self.gathered + q * GATHERED,
+        self.gathered + (q + 1) * GATHERED,
+        self.gathered + (q + 2) * GATHERED,
+        q,
+        count,
+    )
+    _optimistic(
+        self.gathered + (q + 1) * GATHERED,
+        self.gathered + (q + 2) * GATHERED,
+        self.bonus,
+        self.gathered + (q + 3) * GATHERED,
+        cython.NULL,
+        cython.NULL,
+        0.0,
+        0,
+        cython.NULL,
+        self.gathered + q * GATHERED,
+        count,
+    )
+
+
+def _score_gathered(self, items, stride, direction, places, count):
+    """Write the widths and the scores of some items (count,)."""
+    q: Size = self.products.q
+    _gather(self, items, stride, direction, places, count)
+    for i in range(count):
+        self.scores[places[i]] = self.gathered[q * GATHERED + i]
+        self.width[places[i]] = self.gathered[(q + 2) * GATHERED + i]
+
+
+def _rank_by_bounds(self, user, items, stride, n, direction, pinned, ranking):
+    """Estimates, and the scores of items that can be among the best; those of the others are lower
+    bounds, and smaller. False where this would save nothing.
+
+    Widths are at least 0, so that the k-th largest value_i + g_i is a lower bound of the k-th
+    score, and at most |C|^(1/2) max |item|: items that stay below with that width need none.
+    Rounding is monotone, so that this holds for rounded numbers; for rounding inside of a width
+    there is a factor 1 + 1e-6. n q + (items near the best) q^2/2 multiplications.
+    """
+    of: cython.pointer[Products] = self.products
+    q: Size = of.q
+    value: Out = self.value
+    scores: Out = self.scores
+    g: In = direction
+    odd: Real = 0.0
+    near: int64_t = 0
+    count: Size = 0
+    start: Size = 0
+    stop: Size
+    here: int64_t
+    places: cython.pointer[int64_t] = cython.cast(
+        cython.pointer[int64_t], self.gathered + (q + 4) * GATHERED
+    )
+    contract(of, user)
+    _combine(self, user, direction + n)
+    self.bonus = _bonus(
+        direction + n, self.params, of.linear.counters[LOG_DET], 0, self.rewards, self.rewards
+    )
+    self.wide = self.width
+    longest = self.longest if self.longest >= 0.0 else largest_column(items, stride, q, n)
+    bound = _spectral_bound(of.metric, self.squares, self.squares + q * q, q)
+    self.most_width = sqrt(bound * longest) * (1.0 + 1e-6)
+    cap = self.bonus * self.most_width
+    _estimate_along(self.combined, items, stride, self.value, q, n)
+    for i in range(n):
+        scores[i] = value[i] + g[i]
+        odd += 0.0 * scores[i]
+    if odd != 0.0 or not cap < INFINITY:
+        return False
+    if pinned == cython.NULL:
+        top_k(self.scores, n, self.slots, ranking)
+    else:
+        _around(self, pinned, n, ranking)
+    bar = INFINITY
+    for slot in range(self.slots):
+        if pinned == cython.NULL or pinned[slot] < 0:
+            bar = min(bar, scores[ranking[slot]])
+    for i in range(n):
+        near += 1 if value[i] + cap + g[i] >= bar else 0
+    if 4 * near > n:
+        return False
+    while start < n:
+        stop = min(n, start + BLOCK)
+        here = 0
+        for i in range(start, stop):
+            here += 1 if value[i] + cap + g[i] >= bar else 0
+        if here > 0:
+            for i in range(start, stop):
+                if value[i] + cap + g[i] >= bar:
+                    places[count] = i
+                    count += 1
+        if count > GATHERED - BLOCK or stop == n:
+            _score_gathered(self, items, stride, direction, places, count)
+            count = 0
+        start = stop
+    for slot in range(self.slots):
+        if pinned != cython.NULL and pinned[slot] >= 0:
+            _score_gathered(self, items, stride, direction, pinned + slot, 1)
+    return True
+
+
+def _count_larger(self, items, stride, n, direction, plain, plain_rank):
+    """By slot, how many items have a larger value + bonus width, plus 1, after `_rank_by_bounds`.
+
+    plain, plain_rank (k,). Only items that may be on either side of one of them need their width.
+    """
+    q: Size = self.products.q
+    value: In = self.value
+    low: Real = plain[0]
+    high: Real = plain[0]
+    above: int64_t = 0
+    count: Size = 0
+    start: Size = 0
+    stop: Size
+    here: int64_t
+    cap = self.bonus * self.most_width
+    places: cython.pointer[int64_t] = cython.cast(
+        cython.pointer[int64_t], self.gathered + (q + 4) * GATHERED
+    )
+    for slot in range(self.slots):
+        low, high = min(low, plain[slot]), max(high, plain[slot])
+        plain_rank[slot] = 1
+    while start < n:
+        stop = min(n, start + BLOCK)
+        here = 0
+        for i in range(start, stop):
+            here += 1 if value[i] + cap > low else 0
+        if here > 0:
+            for i in range(start, stop):
+                if value[i] > high:
+                    above += 1
+                elif value[i] + cap > low:
+                    places[count] = i
+                    count += 1
+        if count > GATHERED - BLOCK or stop == n:
+            _gather(self, items, stride, direction, places, count)
+            for i in range(count):
+                own = value[places[i]] + self.bonus * self.gathered[(q + 2) * GATHERED + i]
+                for slot in range(self.slots):
+                    plain_rank[slot] += 1 if own > plain[slot] else 0
+            count = 0
+        start = stop
+    for slot in range(self.slots):
+        plain_rank[slot] += above
+
+
 def _arrange(self, n, pinned, draws, ranking):
     """The items of largest `scores` (n,) around the pinned ones, with swaps; its propensity.
 
@@ -382,20 +601,27 @@ def rank(self, user, items, stride, n, direction, exposed, shown, t, pinned, dra
     of items that have their slot, -1 where it is free, or NULL; draws (1 + k // 2,), read where
     slots are swapped; ranking (k,).
     """
-    _estimate_items(self, user, items, stride, n, direction + n)
-    self.score(
-        self.value,
-        self.wide,
-        self.bonus,
-        direction,
-        exposed,
-        shown,
-        t,
-        self.slots,
-        self.params + HEAD + 2 * self.rewards,
-        self.scores,
-        n,
-    )
+    bounded: cython.bint = n >= FROM_MANY and self.score == _optimistic and self.stages == 1
+    self.partial = False
+    if bounded and self.params[EXPLORATION] >= 0.0 and self.waits <= 0:
+        self.partial = _rank_by_bounds(self, user, items, stride, n, direction, pinned, ranking)
+        self.waits = 0 if self.partial else 16  # decisions until it is tried again
+    self.waits -= 1
+    if not self.partial:
+        _estimate_items(self, user, items, stride, n, direction + n)
+        self.score(
+            self.value,
+            self.wide,
+            self.bonus,
+            direction,
+            exposed,
+            shown,
+            t,
+            self.slots,
+            self.params + HEAD + 2 * self.rewards,
+            self.scores,
+            n,
+        )
     return _arrange(self, n, pinned, draws, ranking)
 
 
@@ -411,27 +637,32 @@ def _count_above(bar: Real, values: In, n: Size) -> int64_t:
     return above
 
 
-def explain(self, n, ranking, parts, plain_rank):
+def explain(self, items, stride, n, direction, ranking, parts, plain_rank):
     """By slot, of the last `rank`: estimate, exploration and fairness, which sum to the score, and
     the rank by the first two alone.
 
-    ranking (k,), parts (3, k); plain_rank (k,), or NULL: not computed (k n comparisons).
+    items, direction: of that; ranking (k,), parts (3, k); plain_rank (k,), or NULL: not computed
+    (k n comparisons).
     """
     k: Size = self.slots
     value: In = self.value
     wide: In = self.wide
     sums: Out = self.spare
-    if plain_rank != cython.NULL:
+    if plain_rank != cython.NULL and not self.partial:
         for i in range(n):
             sums[i] = value[i] + self.bonus * wide[i]
     for slot in range(k):
         row = ranking[slot]
         plain = value[row] + self.bonus * wide[row]
+        if self.partial:
+            sums[slot] = plain
         parts[slot] = value[row]
         parts[k + slot] = self.bonus * wide[row]
         parts[2 * k + slot] = self.scores[row] - plain
-        if plain_rank != cython.NULL:
+        if plain_rank != cython.NULL and not self.partial:
             plain_rank[slot] = _count_above(plain, self.spare, n) + 1
+    if plain_rank != cython.NULL and self.partial:
+        _count_larger(self, items, stride, n, direction, self.spare, plain_rank)
 
 
 def certify_ranking(self, user, items, stride, n, slope, ranking, terms):
@@ -446,6 +677,12 @@ def certify_ranking(self, user, items, stride, n, slope, ranking, terms):
     most: Real = 0.0
     own: Out = self.spare
     scores: Out = self.scores
+    if self.partial and self.n_bounds > 0:  # now all widths are needed
+        of: cython.pointer[Products] = self.products
+        estimates(
+            self.combined, of.metric, items, stride, self.scores, self.spare, self.width, of.q, n
+        )
+        self.partial = False
     for r in range(n_rewards):
         most += max(slope[n + r] * self.ranges[r], slope[n + r] * self.ranges[n_rewards + r])
     _combine(self, user, slope + n)
@@ -738,7 +975,9 @@ def support_of_rankings(self, direction, shares, spare, scores, best, out):
 
 def ranker_room(self):
     """How many numbers `ranker_scratch` needs; those of its products among them."""
-    total: Size = (4 + self.stages) * self.most + self.products.q + self.slots + 8 * 8
+    q: Size = self.products.q
+    total: Size = (4 + self.stages) * self.most + q + self.slots + 8 * 8
+    total += (q + 5) * GATHERED + 2 * q * q + 2 * 8
     for s in range(self.stages):
         total += products_room(self.products + s)
     return total
@@ -752,7 +991,10 @@ def ranker_scratch(self, room):
     self.spare = aligned(self.scores + self.most)
     self.bonuses = aligned(self.spare + self.most)
     self.combined = aligned(self.bonuses + self.most)
-    self.best = cython.cast(cython.pointer[int64_t], aligned(self.combined + self.products.q))
+    q: Size = self.products.q
+    self.gathered = aligned(self.combined + q)
+    self.squares = aligned(self.gathered + (q + 5) * GATHERED)
+    self.best = cython.cast(cython.pointer[int64_t], aligned(self.squares + 2 * q * q))
     self.wide = self.width
     room = cython.cast(cython.p_double, self.best + self.slots)
     for s in range(self.stages):
@@ -1007,6 +1249,7 @@ class Ranking:
         self._check(user, items, direction)
         if not (value.shape[0] == width.shape[0] == n):
             raise ValueError("the estimates have other shapes")
+        own.partial = False
         with cython.nogil:
             _estimate_items(
                 own,
@@ -1061,7 +1304,10 @@ class Ranking:
             raise ValueError(f"a ranking of {n} candidates")
         explain(
             cython.address(self.own),
+            cython.NULL,
+            0,
             n,
+            cython.NULL,
             cython.address(ranking[0]),
             cython.address(parts[0, 0]),
             cython.address(ranks[0]),

@@ -798,6 +798,7 @@ class RankingsRunning(Running):
 
     def _start(self) -> None:
         problem, rule, state = self.kind.problem, self.rule, self.state
+        catalogue = self.kind.catalogue
         self.plan = self._compiled_plan(
             False,
             bound_params=self.certificates.bound_params,
@@ -808,7 +809,8 @@ class RankingsRunning(Running):
             exposure=self.base.exposure,
             by_chance=self.policy.iterate == "expected",
             owed=rule.owed,
-            left=self.kind.catalogue.left() if self.kind.coordinates is not None else None,
+            longest=-1.0 if catalogue.largest is None else catalogue.largest,
+            left=catalogue.left() if self.kind.coordinates is not None else None,
         )
         before = self._before
         self.engine = RankingsEngine(self.plan, state, None if before is None else before.engine)

@@ -172,5 +172,6 @@ class Plan:
     position_weights: Vector | None = None
     exposure: str = ""  # what counts as exposed
     left: Any = None  # (q, items not retired) features of these, where some are retired
+    longest: float = -1.0  # the largest |item|^2 of those that are kept; < 0: not known
     by_chance: bool = False  # whether chances of exposure are averaged
     owed: float = 0.0  # the share of rankings that an item must be shown in
