@@ -609,6 +609,7 @@ def squarecb_scalar(
     gamma: Gamma = "anytime",
     planned: int | None = None,
     base_delta: float = 0.05,
+    means: bool = False,
 ) -> Times:
     """R^scal_T of SquareCB over K = `n_arms` arms, with probability 1 - delta'.
 
@@ -623,21 +624,38 @@ def squarecb_scalar(
     or 2 K T/gamma + gamma R'/4 in its place where gamma was fixed for another number of rounds,
     `planned`. Tight: the interval form of Azuma's inequality.
 
-    Reference: Theorem 20 of the paper, under Assumption 7; Lemmas 21 to 23 for the fixed gamma.
+    `means`: R(T) bounds the squared distance of the predictions from the *mean* rewards of the arms
+    played, sum_t |mu_hat_t(x_t) a_t - mu(x_t) a_t|^2 <= R(T), as in Remark 5. With X_t in [0, B]
+    one term, B = L^2 D_K^2, E exp(-X/B) <= 1 - (1 - 1/e) E X/B gives with probability 1 - delta
+
+        sum_t E_t X_t <= c (sum_t X_t + B ln(1/delta)),   c = e/(e - 1) = 1.58,
+
+    in place of Lemma 23's 2 sum + 16 B ln(1/delta): 2 L sqrt(2 c K T (R(T) + D_K^2 ln(4 T^2/
+    delta'))) takes the place of the first term above, R' = c L^2 (R(T) + D_K^2 ln(2/delta')).
+
+    Reference: Theorem 20 of the paper, under Assumption 7; Lemmas 21 to 23 for the fixed gamma;
+    Remark 5 for `means`.
     """
     t, base_delta = here.t, probability("base_delta", base_delta)
     n_arms = whole_number("n_arms", n_arms)
     slope, diameter = here.lipschitz, here.problem.diameter
     regret = _oracle_regret(here.problem, oracle, t)
+    # Of the squared errors that actions are expected to have; all for L = 1, by which gamma is
+    # then divided.
+    of_errors, of_chance = (1.0 / (1.0 - 1.0 / math.e),) * 2 if means else (2.0, 16.0)
+
+    def expected(regret: Times, chance: Any) -> Times:
+        errors: Times = of_errors * regret + of_chance * diameter**2 * np.log(1.0 / chance)
+        return errors
+
     if gamma == "anytime":
-        missing = regret + 8.0 * diameter**2 * np.log(4.0 * t**2 / base_delta)
-        pseudo = 4.0 * slope * np.sqrt(n_arms * t * missing)
+        missing = expected(regret, base_delta / (4.0 * t**2))
+        pseudo = 2.0 * slope * np.sqrt(2.0 * n_arms * t * missing)
     elif gamma == "fixed":
-        # All for L = 1: gamma is then divided by L, its squared errors multiplied by L^2.
-        noise = 16.0 * diameter**2 * math.log(2.0 / base_delta)
         h = t if planned is None else times(planned)
-        rate = np.sqrt(8.0 * n_arms * h / (2.0 * _oracle_regret(here.problem, oracle, h) + noise))
-        pseudo = slope * (2.0 * n_arms * t / rate + rate * (2.0 * regret + noise) / 4.0)
+        chance = base_delta / 2.0
+        rate = np.sqrt(8.0 * n_arms * h / expected(_oracle_regret(here.problem, oracle, h), chance))
+        pseudo = slope * (2.0 * n_arms * t / rate + rate * expected(regret, chance) / 4.0)
     else:
         raise InvalidInput(f"gamma is {gamma!r}; give 'anytime' or 'fixed'")
     return pseudo + here.azuma(here.reach, base_delta / 2.0)
@@ -674,6 +692,7 @@ def squarecb(
     smoothing: AnySmoothing = None,
     delta: float = 0.05,
     base_delta: float = 0.05,
+    means: bool = False,
 ) -> Times:
     """R_T of FW-SquareCB, with probability 1 - delta - delta': `squarecb_scalar` in `reduction`.
 
@@ -686,7 +705,7 @@ def squarecb(
     >>> round(squarecb(**given, gamma="fixed", tight=True), 3)
     0.112
     """
-    regret = _inside(squarecb_scalar, here, n_arms, oracle, gamma, planned, base_delta)
+    regret = _inside(squarecb_scalar, here, n_arms, oracle, gamma, planned, base_delta, means)
     return _inside(reduction, here, smoothing, regret, delta)
 
 

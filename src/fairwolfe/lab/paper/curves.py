@@ -7,8 +7,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -17,13 +18,14 @@ import numpy as np
 from fairwolfe.core.arrays import IntVector, Matrix, Vector
 from fairwolfe.core.streams import stream
 from fairwolfe.core.tables import interval
-from fairwolfe.errors import InvalidInput, did_you_mean
+from fairwolfe.errors import InvalidInput, OutsideAssumptions, did_you_mean
 from fairwolfe.fairness.frontier import Frontier
 from fairwolfe.fairness.metrics import gini_index
 from fairwolfe.lab.play import BY_RUN, build
 from fairwolfe.lab.spec import Cell, Experiment
 from fairwolfe.objectives import Concave, GiniEquality, TwoSided
 from fairwolfe.objectives.exposure import FAIRNESS
+from fairwolfe.truth import bounds
 from fairwolfe.truth.optimum import Optimum, optimum
 
 if TYPE_CHECKING:
@@ -67,6 +69,11 @@ class Curves:
                 if quantity in kept and kept[quantity].notna().all()
             }
         return cls(np.sort(frame["t"].unique()), runs, tuple(sorted(seeds)))
+
+    @property
+    def n_seeds(self) -> int:
+        """How many rows each run has."""
+        return len(next(iter(next(iter(self.runs.values())).values())))
 
     def over_time(self, label: str, quantity: str = "value") -> Matrix:
         """(seeds, checkpoints)."""
@@ -326,6 +333,23 @@ class Truth:
     def tops(self) -> Vector:
         """The same in the world of each seed; one number where all have the same world."""
         return np.array([best.value for best in self._best(self._measured)])
+
+    @cached_property
+    def regret(self) -> dict[str, Any]:
+        """`tops`, and `bounds`: for each curve with a theorem, its bound on R_T by T."""
+        proved = {}
+        for cell in self._experiment.cells:
+            policy = build(cell.settings, cell.label).policy
+            with suppress(OutsideAssumptions):
+                bounds.of(policy, self._world, 10, tight=True)
+                proved[_name(cell)] = partial(self._bound, policy)
+        return {"tops": self.tops, "bounds": proved}
+
+    def _bound(self, policy: Any, t: IntVector) -> Vector:
+        proved: Vector = np.asarray(
+            bounds.of(policy, self._world, t.astype(np.float64), tight=True)
+        )
+        return proved
 
     @cached_property
     def by_beta(self) -> Points:

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairwolfe import plots
 from fairwolfe.core.arrays import Matrix
-from fairwolfe.core.tables import bands, interval
+from fairwolfe.core.tables import bands, count, interval
 from fairwolfe.fairness.tradeoff import label_points
 from fairwolfe.lab.paper.claims import ByFactors, by_factors, paper_curve
 from fairwolfe.lab.paper.curves import Curves
-from fairwolfe.lab.paper.judges import FAIR, FLOOR, points
+from fairwolfe.lab.paper.judges import (
+    FAIR,
+    FLOOR,
+    LINUCB,
+    LINUCB_MORE,
+    MOLINCB,
+    PLAIN,
+    SQUARE,
+    SQUARE_MORE,
+    UNBIASED,
+    points,
+)
 from fairwolfe.lab.paper.studies import STUDIES, Figure
+from fairwolfe.lab.spec import Experiment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +35,15 @@ if TYPE_CHECKING:
 
 
 _BANDS = 4  # more of them hide the lines
+_GAP = 0.12  # of the axis: over a longer stretch without points no line is drawn
+_STYLES = {
+    **{name: i for i, name in enumerate((FAIR, PLAIN, UNBIASED, FLOOR))},
+    **{name: i for i, name in enumerate((SQUARE, SQUARE_MORE, LINUCB, LINUCB_MORE, MOLINCB))},
+    "FW-LinUCB": 2,
+    "FW-SquareCB": 0,
+}
+"""The colour, dashes and marker of each policy, the same in all figures; others come after."""
+_EXPLAINED = "Bands and bars are 95 % intervals of the mean over seeds."
 _SETTLED = 100  # from this round on distances are more than noise
 _ADDED = tuple(colour for colour in plots.COLOURS if colour != "#000000")
 
@@ -33,8 +55,8 @@ def draw(figure: Figure, results: Mapping[str, Curves], best: Best) -> plots.Pic
     """One picture: a panel for each study, or a row of three."""
     present = [name for name in figure.studies if name in results]
     if figure.kind == "objectives":
-        picture = plots.new_figure(11.5, 3.1 * len(present))
-        grid = picture.subplots(len(present), 3, squeeze=False, sharex=True)
+        picture = plots.new_figure(14.5, 3.1 * len(present))
+        grid = picture.subplots(len(present), 4, squeeze=False, sharex=True)
         for row, name in zip(grid, present, strict=True):
             _objectives(row, name, results[name], best.get(name))
         for ax in grid[-1]:
@@ -58,7 +80,29 @@ def draw(figure: Figure, results: Mapping[str, Curves], best: Best) -> plots.Pic
                 ax.label_outer()
     _legend(picture)
     shown = "; ".join(STUDIES[name].title for name in present)
-    return plots.Picture(figure.name, figure.caption, f"Panels: {shown}. {figure.caption}", picture)
+    caption = f"{figure.caption} {_played(present, results)} {_EXPLAINED}"
+    return plots.Picture(figure.name, caption, f"Panels: {shown}. {caption}", picture)
+
+
+def _played(names: list[str], results: Mapping[str, Curves]) -> str:
+    """How many seeds and rounds, once where panels have the same."""
+    sizes = {
+        name: f"{count(results[name].n_seeds, 'seed')}, T = {results[name].t[-1]:,}"
+        for name in names
+    }
+    if len(set(sizes.values())) == 1:
+        return f"{next(iter(sizes.values()))}."
+    each = (f"{STUDIES[name].title}: {size}" for name, size in sizes.items())
+    return f"{'; '.join(each)}."
+
+
+def _place(label: str, labels: Any) -> int:
+    """Of a policy among the styles: its own in all figures, else the next that is free."""
+    if label in _STYLES:
+        return _STYLES[label]
+    free = [i for i in range(2 * len(plots.COLOURS)) if i not in {_STYLES.get(x) for x in labels}]
+    others = [x for x in labels if x not in _STYLES]
+    return free[others.index(label)]
 
 
 def _factors(picture: Canvas, rows: list[ByFactors]) -> None:
@@ -71,7 +115,9 @@ def _factors(picture: Canvas, rows: list[ByFactors]) -> None:
         for i, verdict in enumerate(("holds", "undecided", "does not hold")):
             shown = [row for row in mine if row.finding.verdict == verdict]
             found = [(one.estimate, one.low, one.high) for one in (row.finding for row in shown)]
-            _intervals(ax, [row.factors for row in shown], found, i, label=verdict, linestyle="")
+            face = (plots.COLOURS[i], "0.75", "white")[i]  # filled, grey, empty: not by hue alone
+            style: dict[str, Any] = {"linestyle": "", "markerfacecolor": face, "markersize": 8.0}
+            _intervals(ax, [row.factors for row in shown], found, i, label=verdict, **style)
         if statistic.startswith("time"):
             ax.set_yscale("log")
         ax.set_title(f"{id}: {statistic}", loc="left", fontsize=9)
@@ -117,7 +163,8 @@ def _line(
 
 def _dynamics(ax: Axes, curves: Curves, best: Any, labels: tuple[str, ...] | None) -> None:
     drawn = labels or tuple(curves.runs)
-    for i, label in enumerate(drawn):
+    for label in drawn:
+        i = _place(label, curves.runs)
         _line(ax, curves.t, curves.over_time(label), i, label, band=len(drawn) <= _BANDS)
     if best is not None:
         plots.best_line(ax, best)
@@ -139,52 +186,113 @@ def _time(ax: Axes, curves: Curves) -> None:
 
 
 def _objectives(row: Any, name: str, curves: Curves, best: Any) -> None:
+    measured: Any = Experiment.of(STUDIES[name].text).spec.objective
+    beta = float(measured["beta"])
     quantities: dict[str, Callable[[str], Matrix]] = {
-        "utility": lambda label: curves.over_time(label, "utility"),
-        "beta x item objective": lambda label: (
-            curves.over_time(label) - curves.over_time(label, "utility")
+        "user objective": lambda label: curves.over_time(label, "utility"),
+        "item objective": lambda label: (
+            (curves.over_time(label) - curves.over_time(label, "utility")) / beta
         ),
-        "f": curves.over_time,
+        f"f = user + {beta:g} item": curves.over_time,
     }
-    for ax, (quantity, of) in zip(row, quantities.items(), strict=True):
-        for i, label in enumerate(curves.runs):
-            _line(ax, curves.t, of(label), i, label)
+    for ax, (quantity, of) in zip(row[:3], quantities.items(), strict=True):
+        for label in curves.runs:
+            _line(ax, curves.t, of(label), _place(label, curves.runs), label)
         _time(ax, curves)
-        study = f"{STUDIES[name].title}: " if ax is row[0] else ""  # long, and the row shares it
-        ax.set_title(f"{study}{quantity}", loc="left", fontsize=10)
+        ax.set_title(quantity, loc="left", fontsize=10)
         plots.open_frame(ax)
+    row[0].set_ylabel(STUDIES[name].title, fontsize=10)  # the row shares it
     if best is not None:
-        plots.best_line(row[-1], best)
+        plots.best_line(row[2], float(np.mean(best)))
+        _gap(row[3], curves, best, None)
+        row[3].set_title("f of the best possible - f", loc="left", fontsize=10)
+        row[3].set_ylabel("")
+        row[3].set_xlabel("")
+        plots.open_frame(row[3])
 
 
 def _trade_off(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
     drawn = []
-    for i, policy in enumerate((FAIR, FLOOR)):
+    for policy, place in ((FAIR, (5, 5)), (FLOOR, (6, -6))):
+        i = _STYLES[policy]
         settings, gini, utility = points(curves, policy)
         means = np.stack([gini.mean(axis=0), utility.mean(axis=0)], axis=1)
-        ax.plot(*means.T, label=policy, **plots.line_style(i, marker=6))
-        drawn.append((means, tuple(settings), plots.COLOURS[i], ((5, 5), (6, -6))[i]))
+        across, up = (np.array([interval(x) for x in each.T]) for each in (gini, utility))
+        style = plots.line_style(i, marker=6) | {"linestyle": "", "label": policy, "capsize": 2}
+        xerr, yerr = np.abs(across[:, 1:].T - across[:, 0]), up[:, 2] - up[:, 0]
+        xerr[0] = np.minimum(xerr[0], means[:, 0])  # no Gini index is below 0
+        ax.errorbar(means[:, 0], means[:, 1], xerr=xerr, yerr=yerr, **style)
+        drawn.append((means, tuple(settings), plots.COLOURS[i], place))
     if best is not None:
         ax.plot(*np.asarray(best).T, color="0.35", linewidth=1.0, label="best possible")
     ax.margins(0.08)
-    for labelled in drawn:  # when the axes have their final size
-        label_points(ax, *labelled)
+    wide = float(np.diff(ax.get_xlim())[0])
+    for means, chosen, colour, place in drawn:  # when the axes have their final size
+        for a, b in pairwise(means.tolist()):
+            if abs(b[0] - a[0]) <= _GAP * wide:  # nothing is known between points far apart
+                ax.plot([a[0], b[0]], [a[1], b[1]], color=colour, linewidth=0.8)
+        label_points(ax, means, chosen, colour, place)
     ax.set_xlabel("inequality of exposure (Gini index)")
     ax.set_ylabel("user utility (clicks a ranking)")
 
 
+def _redistribution(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
+    """Utility and Gini index by the one parameter of the grid."""
+    settings = {float(label.partition("=")[2]): label for label in curves.runs}
+    order = sorted(settings)
+    name = next(iter(curves.runs)).rpartition(" ")[2].partition("=")[0]
+    beside = ax.twinx()
+    for axes, quantity, i in ((ax, "utility", 0), (beside, "gini", 1)):
+        found = [interval(curves.at(settings[x], quantity=quantity)) for x in order]
+        _intervals(axes, order, found, i, label=_QUANTITY[quantity], linestyle=plots.LINES[i])
+        axes.set_ylabel(_QUANTITY[quantity])
+    ax.set_xlabel(name)
+    if name == "beta":
+        ax.set_xscale("log")
+
+
+_QUANTITY = {
+    "utility": "user utility (clicks a ranking)",
+    "gini": "inequality of exposure (Gini index)",
+}
+
+
 def _regret(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
+    """R_T = f* - f(observed averages), with the rate of the theory and the bounds."""
     late = curves.t >= 100
-    t = curves.t[late]
-    for i, label in enumerate(curves.runs):
-        gaps = curves.over_time(label, "mean_pseudo_regret")[:, late]
-        _line(ax, t, np.maximum(gaps, 1e-7), i, label)
-    first = max(v["mean_pseudo_regret"][:, late][:, 0].mean() for v in curves.runs.values())
-    ax.plot(t, first * np.sqrt(t[0] / t), color="0.35", linewidth=1.0, label="slope -1/2")
+    t, tops, bounds = curves.t[late], np.reshape(best["tops"], (-1, 1)), best["bounds"]
+    observed = curves.observed()
+    first = 0.0
+    for label in curves.runs:
+        gaps, i = tops - observed.over_time(label)[:, late], _place(label, curves.runs)
+        # The interval of a mean near 0 has no lower end on a logarithmic axis.
+        _line(ax, t, np.maximum(gaps.mean(axis=0)[None], 1e-6), i, f"R_T of {label}", band=False)
+        first = max(first, float(gaps[:, 0].mean()))
+        if label in bounds:
+            style = plots.line_style(i) | {"linestyle": ":", "linewidth": 1.0}
+            ax.plot(t, bounds[label](t), label=f"bound of {label}, 95 % sure", **style)
+    rate = np.log(t) / np.sqrt(t)
+    ax.plot(t, first * rate / rate[0], color="0.35", linewidth=1.0, label="ln(t)/sqrt(t)")
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_ylim(bottom=1e-5)
+    ax.set_xlabel("round")
+    ax.set_ylabel("regret R_T")
+
+
+def _gap(ax: Axes, curves: Curves, best: Any, labels: tuple[str, ...] | None) -> None:
+    """f* - f, where curves of f lie upon each other."""
+    drawn = labels or tuple(curves.runs)
+    late = curves.t >= min(10.0, curves.t[-1] / 10.0)
+    for label in drawn:
+        gaps = np.reshape(best, (-1, 1)) - curves.over_time(label)[:, late]
+        i = _place(label, curves.runs)
+        band = len(drawn) <= _BANDS
+        _line(ax, curves.t[late], np.maximum(gaps, 1e-6), i, label, band=band)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlabel("round")
-    ax.set_ylabel("mean scalar pseudo-regret")
+    ax.set_ylabel("f of the best possible - f")
 
 
 def _distance(ax: Axes, curves: Curves, best: Any, labels: Any) -> None:
@@ -221,6 +329,8 @@ _PANELS = {
     "dynamics": _dynamics,
     "trade-off": _trade_off,
     "regret": _regret,
+    "gap": _gap,
+    "redistribution": _redistribution,
     "sweep": _sweep,
     "distance": _distance,
 }

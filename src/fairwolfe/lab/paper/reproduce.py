@@ -22,7 +22,12 @@ from fairwolfe.plots import Picture
 
 Progress = Callable[[str, int], None]
 
-_BEST = {"trade-off": "frontier", "distance": "tops"}  # of `Truth`, that a figure is given
+_BEST = {
+    "trade-off": "frontier",
+    "distance": "tops",
+    "gap": "tops",
+    "regret": "regret",
+}  # of `Truth`, that a figure is given
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +107,7 @@ class Reproduction:
         for figure in self.figures:
             present = [name for name in figure.studies if name in curves]
             for name in present:
-                if name not in best and figure.kind != "factors":
+                if figure.kind not in ("factors", "redistribution"):
                     truth = self.studies[name].truth
                     best[name] = getattr(truth, _BEST.get(figure.kind, "highest"))
             if present:

@@ -298,12 +298,16 @@ def summary(outcome: Reproduction) -> list[str]:
 def _counted(start: str, groups: Sequence[ByClaim]) -> str:
     verdicts = Counter(group.verdict for group in groups)
     counts = ", ".join(
-        f"{verdicts[verdict]} {verdict.replace('holds', 'hold').replace('does', 'do')}"
+        f"{verdicts[verdict]} {_several(verdict) if verdicts[verdict] > 1 else verdict}"
         for verdict in ("holds", "does not hold", "undecided")
         if verdicts[verdict]
     )
     rows = count(sum(len(group.rows) for group in groups), "row")
     return f"{start}{count(len(groups), 'claim')} judged ({rows}), {counts or 'none could be'}."
+
+
+def _several(verdict: str) -> str:
+    return verdict.replace("holds", "hold").replace("does", "do")
 
 
 def _title(outcome: Reproduction) -> str:

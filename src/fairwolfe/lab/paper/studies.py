@@ -110,6 +110,7 @@ class Figure:
         "sweep",
         "factors",
         "distance",
+        "gap",
         "redistribution",
     ]
     studies: tuple[str, ...]
@@ -151,6 +152,7 @@ _STUDIES = {
         Study("beta0", "Last.fm-50, Gini", 50_000, 2, 15),
         Study("exploration", "Last.fm-50, Gini", 50_000, 2, 15),
         Study("delay", "Last.fm-50, Gini", 3_000, 2, 300),
+        Study("lastfm-50-rivals", "Last.fm-50, Equation (2)", 20_000, 2, 10),
         Study("lastfm-50-alpha", "Last.fm-50, Welf by alpha", 100_000, 2, 15),
         Study("lastfm-50-welfare-beta", "Last.fm-50, Welf by beta", 100_000, 2, 15),
         Study("lastfm-50-equal-beta", "Last.fm-50, equal exposure by beta", 100_000, 2, 15),
@@ -171,10 +173,10 @@ _FIGURES = {
     for figure in (
         Figure(
             "arms",
-            "dynamics",
+            "gap",
             ("arms-50-5", "arms-50-20"),
-            "Multi-armed CBCR: objective values in the worlds of Mehrotra et al. (2020), K = 50 "
-            "arms, D = 5 and 20 rewards (Figure 1, left).",
+            "Multi-armed CBCR: how far f is below the best possible, in the worlds of Mehrotra et "
+            "al. (2020), K = 50 arms, D = 5 and 20 rewards (Figure 1, left).",
             (judges.SQUARE, judges.LINUCB, judges.LINUCB_MORE, judges.MOLINCB),
         ),
         Figure(
@@ -195,15 +197,15 @@ _FIGURES = {
             "lastfm-50-objectives",
             "objectives",
             ("lastfm-50-gini", "lastfm-50-equal", "lastfm-50-welfare"),
-            "Last.fm-50: user objective, item objective and f over time for Gini, equal exposure "
-            "and Welf (appendix).",
+            "Last.fm-50: user objective, item objective, f and its distance from the best over "
+            "time for Gini, equal exposure and Welf (appendix).",
         ),
         Figure(
             "lastfm-2k-objectives",
             "objectives",
             ("lastfm-2k-gini", "lastfm-2k-welfare"),
-            "Last.fm-2k: user objective, item objective and f over time for Gini and Welf "
-            "(appendix).",
+            "Last.fm-2k: user objective, item objective, f and its distance from the best over "
+            "time for Gini and Welf (appendix).",
         ),
         Figure(
             "lastfm-2k-tradeoff",
@@ -213,26 +215,26 @@ _FIGURES = {
         ),
         Figure(
             "arms-appendix",
-            "dynamics",
+            "gap",
             ("arms-50-5", "arms-50-20", "arms-200-5", "arms-200-20"),
-            "Multi-objective bandits: values of the generalized Gini function with more arms and "
-            "policies (appendix).",
+            "Multi-objective bandits: the same with more arms and policies (appendix).",
         ),
         Figure(
             "regret",
             "regret",
             ("regret-arms", "regret-ranking"),
-            "Claim T1: mean scalar pseudo-regret, in two worlds where the bounds say something.",
+            "Claim T1: the regret R_T = f* - f(observed averages), the rate ln(t)/sqrt(t) of the "
+            "theory, and the proved bounds, in two worlds where these say something.",
         ),
         Figure(
             "anytime",
-            "dynamics",
+            "gap",
             ("anytime-1000", "anytime-10000", "anytime-100000"),
             "Claim T2: smoothing that shrinks at all times against one fixed for the horizon.",
         ),
         Figure(
             "smoothing",
-            "dynamics",
+            "gap",
             ("smoothing",),
             "Moreau's smoothing against the randomised one.",
         ),
@@ -251,6 +253,13 @@ _FIGURES = {
             "factors",
             ("lastfm-50-factors-gini", "lastfm-50-factors-tradeoff"),
             "Claims R5, R7 and R9 by the number of factors, in the second reading of the data.",
+        ),
+        Figure(
+            "rivals",
+            "gap",
+            ("lastfm-50-rivals",),
+            "Beyond the paper, Last.fm-50: FW-LinUCBRank and FairCo, the controller of Morik et al. "
+            "(2020), with four gains.",
         ),
         Figure(
             "defaults-arms",
