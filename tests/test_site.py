@@ -18,6 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 import pytest
@@ -225,7 +226,7 @@ def test_figures_follow_the_scheme_of_the_page(
     page = chromium.new_page(color_scheme=system, offline=True)
     for name, image, wanted in (
         ("which-bandit.html", "article img[src$='.png']", turned),
-        ("join.html", "article img[src$='.svg']", drawing_turned),
+        ("late-feedback.html", "article img[src$='.svg']", drawing_turned),
     ):
         page.goto((site.folder / name).as_uri())
         page.evaluate("chosen => { document.body.dataset.theme = chosen }", chosen)
@@ -234,16 +235,25 @@ def test_figures_follow_the_scheme_of_the_page(
 
 
 @pytest.mark.needs("browser", "playwright")
-def test_what_is_searched_is_found(site: Site, chromium: Any) -> None:
+@pytest.mark.parametrize(
+    ("query", "pages"),
+    [
+        ("propensity", {"evaluate", "glossary"}),
+        ("return rate", {"constraints", "shop"}),
+        ("delayed conversions", {"late-feedback"}),
+        ("Kubernetes", {"shop"}),
+        ("flask", {"shop"}),
+    ],
+)
+def test_what_is_searched_is_found(query: str, pages: set[str], site: Site, chromium: Any) -> None:
     page = chromium.new_page(offline=True)
-    page.goto((site.folder / "search.html").as_uri() + "?q=propensity")
+    page.goto((site.folder / "search.html").as_uri() + "?q=" + quote(query))
     page.wait_for_selector("#search-results li a")
     page.wait_for_function(
         "document.querySelector('.search-summary').textContent.includes('found')"
     )
     found = page.eval_on_selector_all("#search-results li a", "all => all.map(one => one.href)")
-    assert any("propensities.html" in link for link in found)
-    assert any("glossary.html" in link for link in found)
+    assert pages <= {Path(urlsplit(link).path).stem for link in found}
     page.close()
 
 

@@ -1,5 +1,5 @@
-"""Rankings whose rewards arrive in stages: agents against an independent model of `docs/late-feedback.md`,
-and special cases that must coincide with one stage.
+"""Rankings whose rewards arrive in stages: agents against an independent model of
+`docs/late-feedback.md`, and special cases that must coincide with one stage.
 """
 
 from __future__ import annotations
