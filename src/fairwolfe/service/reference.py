@@ -82,7 +82,11 @@ _RUNNING: dict[str, Any] = {
     "contexts": 60,
     "asked": 2,
     "points": [],
+    "current": "TwoSided(GiniWelfare())",
     "questions": False,
+    "reward": "clicks",
+    "sharers": "items",
+    "curve": [],
     "note": "by today's estimates, not guaranteed",
 }
 _POINT = {
@@ -96,6 +100,10 @@ _POINT = {
     "gini": 0.02,
     "least_half": 0.49,
     "words": "The least shown half of the items gets 49 % of the exposure; ...",
+    "utility": 1.24,
+    "shared": 0.49,
+    "gains": [["sku-2", 0.6, 0.63]],
+    "losses": [["sku-3", 0.7, 0.68]],
 }
 
 _M = "/v1/models/{model}"
@@ -321,8 +329,10 @@ ENTRIES = {
     f"GET {_M}/what-if/{{id}}": Entry(
         "What-if",
         "Read the result of a what-if",
-        "The points so far: for each objective the best averages, by today's estimates. The state "
-        "is running, done or failed.",
+        "The points so far: for each objective the best averages, by today's estimates, and who "
+        "gains and loses most against the current one. The curve has utility, fairness, the Gini "
+        "index and the share of the least shown half, from the most utility to the fairest. The "
+        "state is running, done or failed.",
         None,
         {**_RUNNING, "state": "done", "asked": 1, "points": [_POINT]},
     ),

@@ -80,17 +80,18 @@ function turns() {
 /** A reward over time, with the line of its limit. */
 function drawReward(plot) {
   const { reward, per, level, side } = plot.dataset;
+  const [unit, scale] = per ? [" %", 100] : ["", 1];
   const of = ({ average }) => {
     const y = per ? average?.[reward] / average?.[per] : average?.[reward];
-    return Number.isFinite(y) ? y : null;
+    return Number.isFinite(y) ? scale * y : null;
   };
-  const limit = level === undefined ? null : { y: Number(level), side };
+  const limit = level === undefined ? null : { y: scale * Number(level), side };
   const now = of(points[points.length - 1]);
   lines(plot, {
-    label: `${reward}${per ? ` per ${per}` : ""} over time, now ${number(now)}${limit ? `, to be ${side} ${number(limit.y)}` : ""}`,
+    label: `${reward}${per ? ` per ${per}` : ""} over time, now ${number(now)}${unit}${limit ? `, to be ${side} ${number(limit.y)}${unit}` : ""}`,
     series: [{ points: points.map((point) => [point.clock, of(point)]), look: "a" }],
     range: span([...settled().map(of), ...(limit ? [limit.y] : [])]),
-    limit, marks: turns(), height: limit ? 150 : 190,
+    limit, unit, marks: turns(), height: limit ? 150 : 190,
   });
 }
 

@@ -86,9 +86,9 @@ function pieces(points) {
 /**
  * Lines over time, which ends now, or over another axis, whose name is `over`.
  * series: {points: [[x, y]], look: "a" | "b" | "c"}; band: [[x, low, high]]; range: [low, high] of y;
- * limit: {y, side}; marks: places along x; dots: [[x, y, class]].
+ * limit: {y, side}; unit: of y; marks: places along x; dots: [[x, y, class]].
  */
-export function lines(plot, { label, series, range, band = [], limit, over, marks = [], dots, height = 150 }) {
+export function lines(plot, { label, series, range, band = [], limit, unit = "", over, marks = [], dots, height = 150 }) {
   const [svg, width] = canvas(plot, height, label);
   const write = (x, y, look, text) => svg.append(element("text", { x, y, class: look }, text));
   const xs = series.flatMap((one) => one.points.filter(([, y]) => y !== null).map(([x]) => x));
@@ -105,7 +105,7 @@ export function lines(plot, { label, series, range, band = [], limit, over, mark
   const room = 0.08 * (high - low);
   [low, high] = [low >= 0 && low - room < 0 ? 0 : low - room, high + room];
   const [levels, size] = steps(low, high, height < 200 ? 3 : 4);
-  const names = levels.map((y) => tick(y, size));
+  const names = levels.map((y) => `${tick(y, size)}${unit}`);
   const left = 8 + 7 * Math.max(...names.map((name) => name.length));
   const box = { left, right: width - 6, top: 8, bottom: height - (over === undefined ? 22 : 40) };
   const x = (value) => box.left + ((value - first) / (last - first || 1)) * (box.right - box.left);
@@ -136,7 +136,7 @@ export function lines(plot, { label, series, range, band = [], limit, over, mark
     draw("rect", { x: box.left, y: top, width: box.right - box.left, height: Math.max(bottom - top, 0), class: "beyond" });
     draw("line", { x1: box.left, x2: box.right, y1: at, y2: at, class: "limit-line" });
     const beyond = limit.side === "at most" ? at - box.top > 18 : at + 18 > box.bottom;
-    write(box.left + 4, beyond ? at - 5 : at + 14, "limit-words", `limit: ${limit.side} ${number(limit.y)}`);
+    write(box.left + 4, beyond ? at - 5 : at + 14, "limit-words", `limit: ${limit.side} ${number(limit.y)}${unit}`);
   }
   const edge = (side) => pieces(band.map((one) => [x(one[0]), one[1] === null || one[2] === null ? null : y(one[side])]));
   const lows = edge(1);
