@@ -205,10 +205,10 @@ def reproduce(
     FIGURE is one of arms, lastfm-50, lastfm-50-tradeoff, lastfm-50-objectives,
     lastfm-2k-objectives, lastfm-2k-tradeoff, arms-appendix, regret, anytime, smoothing, beta0,
     exploration, delay, lastfm-50-factors, rivals, defaults-50, defaults-2k, defaults-arms,
-    defaults-late, or one of another reading of the data, such as lastfm-50-second and redistribution-third;
-    second and third are all figures of these readings. Without it all are played. Ctrl-C and --for
-    leave a folder that --resume completes. Exit code 0 whatever holds; 1: some runs failed; 2: bad
-    input; 130: Ctrl-C.
+    defaults-late, or one of another reading of the data, such as lastfm-50-second and
+    redistribution-third; second and third are all figures of these readings. Without it all are
+    played. Ctrl-C and --for leave a folder that --resume completes. Exit code 0 whatever holds; 1:
+    some runs failed; 2: bad input; 130: Ctrl-C.
     """
     from fairwolfe.lab.paper import reproduce as of_paper
     from fairwolfe.lab.paper.reproduction_page import estimate, summary, write_page, write_report

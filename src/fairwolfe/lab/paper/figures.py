@@ -43,7 +43,10 @@ _STYLES = {
     "FW-SquareCB": 0,
 }
 """The colour, dashes and marker of each policy, the same in all figures; others come after."""
-_EXPLAINED = "Bands and bars are 95 % intervals of the mean over seeds."
+_EXPLAINED = (
+    "Bands and bars are 95 % intervals of the mean over seeds; on a logarithmic axis a band that "
+    "reaches the lower edge includes 0."
+)
 _SETTLED = 100  # from this round on distances are more than noise
 _ADDED = tuple(colour for colour in plots.COLOURS if colour != "#000000")
 

@@ -258,8 +258,8 @@ _FIGURES = {
             "rivals",
             "gap",
             ("lastfm-50-rivals",),
-            "Beyond the paper, Last.fm-50: FW-LinUCBRank and FairCo, the controller of Morik et al. "
-            "(2020), with four gains.",
+            "Beyond the paper, Last.fm-50: FW-LinUCBRank and FairCo, the controller of Morik et "
+            "al. (2020), with four gains.",
         ),
         Figure(
             "defaults-arms",
