@@ -241,7 +241,7 @@ def test_figures_follow_the_scheme_of_the_page(
         ("propensity", {"evaluate", "glossary"}),
         ("return rate", {"constraints", "shop"}),
         ("delayed conversions", {"late-feedback"}),
-        ("Kubernetes", {"shop"}),
+        ("Kubernetes", {"shop", "high-availability"}),
         ("flask", {"shop"}),
     ],
 )
