@@ -12,7 +12,7 @@ import pytest
 
 from fairwolfe import Agent, FrankWolfe, Problem
 from fairwolfe.agent.file import arrays_of
-from fairwolfe.bandits import LinUCB, Uniform
+from fairwolfe.bandits import Fixed, LinUCB
 from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.feedback import Shown
@@ -431,10 +431,13 @@ def test_the_direction_is_what_the_next_ranking_follows() -> None:
     assert g[-1] == 1.0  # f is linear in the clicks
 
 
+PAIR = Problem.arms(2, {"clicks": (0, 1), "saves": (0, 1)})
+
+
 def test_a_direction_of_arms_is_the_gradient_and_others_have_none() -> None:
-    one = Agent(FrankWolfe(Welfare(0.5), LinUCB(), smoothing=Identity()), Problem.arms(2, 2))
+    one = Agent(FrankWolfe(Welfare(0.5, offset=1.0), LinUCB(), smoothing=Identity()), PAIR)
     for _ in range(9):
         one.update(one.act(np.eye(2)), [0.5, 0.25])
-    np.testing.assert_allclose(one.direction(), 0.5 / np.sqrt([0.5, 0.25]))
+    np.testing.assert_allclose(one.direction(), 0.5 / np.sqrt([1.5, 1.25]))
     with pytest.raises(InvalidInput, match="follows no direction"):
-        Agent(FrankWolfe(Welfare(0.5), Uniform()), Problem.arms(2, 2)).direction()
+        Agent(FrankWolfe(Welfare(0.5), Fixed(0)), PAIR).direction()
