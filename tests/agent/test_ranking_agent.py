@@ -10,16 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairwolfe import Agent, Problem
+from fairwolfe import Agent, FrankWolfe, Problem
 from fairwolfe.agent.file import arrays_of
+from fairwolfe.bandits import Fixed, LinUCB
 from fairwolfe.core.contexts import Bilinear
 from fairwolfe.core.decision import Decision
 from fairwolfe.core.feedback import Shown
 from fairwolfe.core.streams import stream
 from fairwolfe.errors import InvalidInput
-from fairwolfe.objectives import EqualExposure, GiniEquality, Linear, TwoSided
+from fairwolfe.objectives import (
+    EqualExposure,
+    GiniEquality,
+    GiniWelfare,
+    Linear,
+    TwoSided,
+    Welfare,
+)
 from fairwolfe.ranking import FairLearnRank, FWLinUCBRank, LinUCBRank, UnbiasedLinUCBRank
-from fairwolfe.smoothing import Randomized
+from fairwolfe.smoothing import Identity, Randomized
 from tests.agent.ranking_agents import (
     FAIR,
     ITEMS,
@@ -401,3 +409,35 @@ def test_two_threads() -> None:
     assert one._running.state.slots[0].tolist() == [160.0] * K
     assert one._running.state.shown.sum() == 160.0 * K
     np.testing.assert_allclose(one.average[:M] * 160.0, one._running.state.exposed, atol=1e-9)
+
+
+# --- the direction ----------------------------------------------------------------------------
+
+
+def test_the_direction_is_what_the_next_ranking_follows() -> None:
+    one = agent(FWLinUCBRank(TwoSided(GiniWelfare(), beta=0.5), exploration=0.1))
+    rng = stream(0, "direction")
+    for _ in range(30):
+        decision = one.act(user(rng))
+        answer(one, decision, rng)
+    one.retire([1])
+    one.act(user(rng))  # an open decision counts
+    g = one.direction()
+    assert g.shape == one.average.shape
+    shown = one.act(user(rng))
+    by_id = dict(zip(one.items.tolist(), g.tolist(), strict=False))
+    for reason in shown.explain():
+        assert reason["fairness"] == pytest.approx(by_id[reason["item"]], abs=1e-12)
+    assert g[-1] == 1.0  # f is linear in the clicks
+
+
+PAIR = Problem.arms(2, {"clicks": (0, 1), "saves": (0, 1)})
+
+
+def test_a_direction_of_arms_is_the_gradient_and_others_have_none() -> None:
+    one = Agent(FrankWolfe(Welfare(0.5, offset=1.0), LinUCB(), smoothing=Identity()), PAIR)
+    for _ in range(9):
+        one.update(one.act(np.eye(2)), [0.5, 0.25])
+    np.testing.assert_allclose(one.direction(), 0.5 / np.sqrt([1.5, 1.25]))
+    with pytest.raises(InvalidInput, match="follows no direction"):
+        Agent(FrankWolfe(Welfare(0.5), Fixed(0)), PAIR).direction()

@@ -862,6 +862,20 @@ class Agent(AgentFile):
         with self.held() as running:
             return np.array(running.average)
 
+    def direction(self) -> Vector:
+        """What one more of each coordinate is worth to f now, which the next decision follows: the
+        gradient of the smoothed f, open decisions counted as in `act`, in the order of `average`.
+
+        For rankings a number for each of `items`, then one for each reward: a retriever that adds
+        the first to its scores, in the units of the rewards, finds items that f asks for. With
+        randomised smoothing it is the one that the next decision draws.
+        """
+        with self.held() as running:
+            if not isinstance(running, Running) or not running.directed:
+                raise InvalidInput(f"{running.policy!r:.200} follows no direction of an objective")
+            self._draws.number = self._ledger.issued
+            return running.direction(self._draws)
+
     @property
     def averages(self) -> dict[str, float]:
         """`average` by name: every reward of the problem, without the exposures of a ranking."""

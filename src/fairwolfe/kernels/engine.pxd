@@ -22,7 +22,7 @@ cdef extern from *:
 cdef enum:
     FIRST_WINDOW = 64       # decisions of the window that has no certificate yet
     BATCHES_PLANNED = 32
-    CERTIFICATES = 32       # gathered in a window
+    CERTIFICATES = 32       # gathered in a window, 4 where not all decisions are measured
 
 cdef struct OpenCounts:     # of decisions, for one stage
     double now
@@ -153,6 +153,7 @@ cdef class Engine:
     cdef double *factors            # of the widths of prices
     cdef Field fields[32]
     cdef Size n_fields
+    cdef Size measured              # one in so many decisions is measured for live numbers
     cdef Scratch scratch            # of what follows
     cdef double *z                  # (n_seen + n_groups,): where f is read
     cdef double *lifted             # (n_seen + n_groups,): the gradient there

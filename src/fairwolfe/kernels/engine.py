@@ -165,6 +165,7 @@ class Engine:
         n_read: Size = self.n_seen + self.n_groups
         if self.directed and self.tree.n != n_read:
             raise ValueError(f"the gradient has {self.tree.n} coordinates, not {n_read}")
+        self.measured = plan.measured
         self.samples, self.counts_open = plan.samples, plan.anticipate
         self.forget, self.keep = plan.forget, 1.0 - plan.forget
         self.width, self.fixed = plan.width, plan.fixed
@@ -772,7 +773,7 @@ class Engine:
             r = reward[i if self.coordinates == cython.NULL else self.coordinates[i]]
             y += self.slope[i] * r
             self.rewards_seen[i] += r
-        place = head.number if head.number >= 0 else now.count
+        place = head.number // self.measured if head.number >= 0 else now.count
         if now.count == 0.0:
             now.first = place
             now.last = place
@@ -792,7 +793,8 @@ class Engine:
             now.squares += away * away * (now.batches - 1.0) / now.batches
             now.batch = 0.0
             now.batch_count = 0.0
-        return fmod(now.count, now.planned / CERTIFICATES) == 0.0
+        gathered = CERTIFICATES if self.measured == 1 else 4
+        return fmod(now.count, now.planned / gathered) == 0.0
 
     # --- the whole state ----------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ import cython
 from cython.cimports.fairwolfe.kernels.ranks import UNTIL_LAST_CLICK, count_exposed, largest_column
 from cython.cimports.fairwolfe.kernels.ridge import largest_square_norm as _largest_square_norm
 from cython.cimports.fairwolfe.kernels.types import (
-    In,
     IntMatrix,
     Matrix,
     Real,

@@ -549,6 +549,7 @@ class RankingsEngine(Engine):
     ) -> Size:
         at: Doubles
         renewed: cython.bint
+        measured: cython.bint
         done: Size = m
         count: Size = 0
         own: cython.pointer[cython.const[int64_t]] = cython.NULL
@@ -558,7 +559,9 @@ class RankingsEngine(Engine):
         issued: int64_t = cython.cast(int64_t, self.open[0].issued)
         certifies: cython.bint = self.certifies and self.window.planned > FIRST_WINDOW
         moves: cython.bint = advance and self.directed
-        self.save_open()
+        saves: cython.bint = moves and (m > 1 or not propose)
+        if saves:
+            self.save_open()
         exposure_rates(self.slots, self.position_weights, self.chances, self.k)
         for i in range(m):
             renewed = i == 0 or ((moves or self.samples > 0) and i % every == 0)
@@ -570,7 +573,8 @@ class RankingsEngine(Engine):
                 own, count = picks + starts[i], starts[i + 1] - starts[i]
             if i == 0 or picks != cython.NULL or stride > 0:
                 self._pick(items + i * stride, columns, own, count, certifies, given)
-            if not self._rank(cython.address(row), given, certifies):
+            measured = certifies and row.head.number % self.measured == 0
+            if not self._rank(cython.address(row), given, measured):
                 done = i
                 break
             row.head.place = issued + i if self.counts_open else -1
@@ -581,13 +585,13 @@ class RankingsEngine(Engine):
                 features = cython.cast(cython.p_double, row.features)
             if moves or row.features != cython.NULL:
                 features_of(given.items, given.stride, self.places, self.k, self.q, features)
-            if moves:
+            if saves and (i < m - 1 or not propose):  # nothing comes after the last proposal
                 self._open(cython.address(row), features)
             self._next(cython.address(row))
             given.draws += self.uniforms
             if given.pinned != cython.NULL:
                 given.pinned += self.k
-        if done < m or propose or not (moves and self.counts_open):
+        if saves and (done < m or propose or not self.counts_open):
             self.restore_open()
         if done == m and self.counts_open and not moves and not propose:
             for _j in range(m):

@@ -366,7 +366,7 @@ def _estimate_items(self, user, items, stride, n, weights):
 
 
 def largest_column(items, stride, q, n):
-    """max_i |item_i|^2, items (q, n) as columns, rows `stride` numbers apart: 64 of them at a time."""
+    """max_i |item_i|^2, items (q, n) as columns, rows `stride` apart: 64 at a time."""
     squares = cython.declare(cython.double[64])
     largest: Real = 0.0
     start: Size = 0

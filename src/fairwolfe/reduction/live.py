@@ -69,9 +69,10 @@ class Windows:
         now (SIZE + 2 n), before (SIZE + 2 n), gathered (3 + n): how many; sums of a, floors and b
     """
 
-    __slots__ = ("before", "gathered", "memory", "n", "now")
+    __slots__ = ("before", "gathered", "measured", "memory", "n", "now")
 
-    def __init__(self, memory: Vector) -> None:
+    def __init__(self, memory: Vector, measured: int = 1) -> None:
+        self.measured = measured  # one in so many decisions; first and last count these
         self.memory, self.n = memory, (memory.size - 2 * SIZE - _SLOPE) // 5
         whole = SIZE + 2 * self.n
         self.now, self.before = self._window(0), self._window(whole)

@@ -47,6 +47,7 @@ from fairwolfe.reduction.state import Plan, State
 from fairwolfe.smoothing import Randomized, default_smoothing
 from fairwolfe.smoothing.prices import Prices, typical_slope
 
+_MANY, _MEASURED = 100_000, 16  # above so many items live numbers are of one decision in 16
 _OPEN, _ISSUED = 0, 1  # places in State.open
 _LANE = 1  # of draws by number for directions; the base has another
 _OPEN_FIELDS = ("open", "weights", "sums", "phi", "groups")
@@ -178,7 +179,7 @@ class Running(Repairable):
         if state is None and isinstance(self.kind, RankingKind):
             clocks = self.kind.catalogue.attributes.clocks()
             self.state = self.state._replace(groups=clocks)
-        self.windows = Windows(self.state.live)
+        self.windows = Windows(self.state.live, self._measured)
         self.certificates = Certificates(self)
         self._start()
 
@@ -506,6 +507,11 @@ class Running(Repairable):
 
     # --- what compiled and plain plans share --------------------------------------------------
 
+    @property
+    def _measured(self) -> int:
+        """One in so many decisions is measured for live numbers."""
+        return 1
+
     @cached_property
     def directed(self) -> bool:
         """Whether the base uses the direction at all."""
@@ -539,6 +545,7 @@ class Running(Repairable):
             samples=smoothing.n_samples if sampled else 0,
             anticipate=self.policy.anticipate and self.directed and forecasts,
             keeps_direction=learns_direction or smoothing.averaged,
+            measured=self._measured,
             start=start,
             starts=np.array(problem.stage_starts, np.int64),
             price_stages=self.prices.stages if self.prices else None,
@@ -822,6 +829,10 @@ class RankingsRunning(Running):
         state, oracle = self.state, self.state.design(self.plan.learn_params)
         counts = (getattr(state, name) for name in _RANKING_FIELDS)
         return self.rule.state(self.kind.problem, self.rule.params, oracle, *counts)
+
+    @property
+    def _measured(self) -> int:
+        return _MEASURED if self.kind.seen.n_objectives > _MANY else 1
 
     def _ranges(self) -> tuple[Vector, Vector]:
         before, n = self._before, self.kind.problem.n_objectives

@@ -158,6 +158,7 @@ class Plan:
     uniforms: int = 0  # numbers that a decision draws
     bound_params: Any = None  # params of upper bounds, for live numbers
     certifies: bool = False
+    measured: int = 1  # one in so many decisions is measured for live numbers
     learn_params: Any = None
     limit: float = 0.0  # of the squared norm of what is learnt from
     # Arms:
