@@ -343,7 +343,7 @@ class _Examination:
     def places(self) -> None:
         """Whether spans and outcomes agree with the rows."""
         for model in sorted(self.stages):
-            spans = list(self.log.spans(model))
+            spans = list(self.log.every_span(model))
             held = {(seq, stop - first) for first, stop, seq in spans}
             for seq, count in sorted(held ^ set(self.groups[model])):
                 self.unfindable(f"the span of row {seq} and its {count} decisions do not agree")

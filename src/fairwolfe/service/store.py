@@ -650,7 +650,7 @@ class SQLiteStore:
                 high = middle - 1
         return low
 
-    def spans(self, model: int) -> Iterator[tuple[int, int, int]]:
+    def every_span(self, model: int) -> Iterator[tuple[int, int, int]]:
         """(first, stop, seq) of the decisions of a model, in order."""
         query = "SELECT first, stop, seq FROM span WHERE model = ? ORDER BY first"
         return iter(self._base.execute(query, (model,)))
