@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -10,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairwolfe.cli.printing import as_json, bars, print_json
-from fairwolfe.errors import IncompatibleState, InvalidInput, did_you_mean, require_extra
+from fairwolfe.errors import (
+    IncompatibleState,
+    InvalidInput,
+    Unavailable,
+    did_you_mean,
+    require_extra,
+)
 
 if TYPE_CHECKING:
     from fairwolfe.service.export import PrunePlan
@@ -18,6 +25,7 @@ if TYPE_CHECKING:
     from fairwolfe.service.model import Model
 
 _STEP = 256  # rows between two updates of the bar
+_PACE = 1.0  # seconds between two looks of a copy that follows
 _LISTED = 20  # sentences; --json has all of them
 _SUFFIXES = (".parquet", ".pq", ".jsonl", ".ndjson")
 
@@ -156,8 +164,13 @@ def replay(
     show_envvar=True,
     help="With the scope admin, where the service has keys.",
 )
+@click.option(
+    "--follow", is_flag=True, help="Go on: bring FILE up to date once a second, until Ctrl-C."
+)
 @as_json
-def backup(paths: tuple[Path, ...], address: str | None, key: str | None, as_json: bool) -> None:
+def backup(
+    paths: tuple[Path, ...], address: str | None, key: str | None, follow: bool, as_json: bool
+) -> None:
     """Copy a log to a file.
 
     The copy is whole or not made at all; `fairwolfe log restore` is the way back.
@@ -170,6 +183,11 @@ def backup(paths: tuple[Path, ...], address: str | None, key: str | None, as_jso
             "and the file"
         )
     target = paths[-1]
+    if follow:
+        if address:
+            raise InvalidInput("--follow reads the log itself; run it beside the service")
+        _follow(place_of(paths[0]), target)
+        return
     if target.exists():
         raise InvalidInput(f"{target} is there already; give another name, or remove it")
     if address:
@@ -295,6 +313,24 @@ def copy(place: Path, target: Path, as_json: bool) -> None:
 
 
 # --- parts of the commands ---------------------------------------------------------------------
+
+
+def _follow(place: Path, target: Path) -> None:
+    """Keep a copy up to date until the end, and say so whenever it has come to."""
+    from fairwolfe.service.log_file import follow
+
+    behind = True
+    while True:
+        try:
+            rows = follow(place, target)
+        except Unavailable as error:
+            click.echo(f"{error}; trying again", err=True)
+            behind = True
+        else:
+            if behind:
+                click.echo(f"{target} has the rows up to {rows:,}, and follows")
+            behind = False
+        time.sleep(_PACE)
 
 
 @contextmanager

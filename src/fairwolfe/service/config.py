@@ -298,7 +298,7 @@ def _check_numbers(config: Config) -> None:
     _check_positive("limits", config.limits)
     if config.retain is not None:
         seconds("retain", config.retain, _LONGEST_RETAIN)
-        require_extra("parquet", "retain")
+        require_extra("lab", "retain", "pyarrow")
     assert config.address
     if len(config.keys) > _MOST_KEYS:
         raise InvalidInput(f"keys has {len(config.keys)} entries; at most {_MOST_KEYS} are taken")

@@ -244,7 +244,7 @@ def plan(
     for number, base in rests.items():
         first = load_snapshot(store, number, base.seq).ring.first
         own = []
-        for one in store.spans(number):
+        for one in store.every_span(number):
             if one[2] > last:
                 first = min(first, one[0])
                 break

@@ -26,6 +26,7 @@ import numpy as np
 from fairwolfe.agent.file import read_from
 from fairwolfe.core.decision import Batch
 from fairwolfe.core.files import whole_file
+from fairwolfe.core.packing import unpack
 from fairwolfe.errors import Denied, FairwolfeError, IncompatibleState, InvalidInput, Unavailable
 from fairwolfe.service import store
 from fairwolfe.service.config import Setup, read
@@ -53,6 +54,20 @@ _CHUNK = 1 << 20
 _TIMEOUT = 60.0  # seconds without a byte
 _BUSY = 10_000  # milliseconds, for a server that is just starting
 _ATTEMPTS = 5
+_WRITE = apsw.SQLITE_OPEN_READWRITE
+
+# What a copy takes of each table: rows that it does not have yet, or (None) all of it again.
+_FOLLOWED = {
+    "log": "seq > (SELECT coalesce(max(seq), 0) FROM main.log)",
+    **dict.fromkeys(
+        ("span", "outcome"),
+        "first > coalesce((SELECT max(first) FROM main.{} WHERE model = new.model), -1)",
+    ),
+    "history": None,
+    "snapshot": None,
+    "later": None,
+    "meta": None,
+}
 
 Tick = Callable[[int], None]
 
@@ -328,7 +343,7 @@ class _Examination:
     def places(self) -> None:
         """Whether spans and outcomes agree with the rows."""
         for model in sorted(self.stages):
-            spans = list(self.log.spans(model))
+            spans = list(self.log.every_span(model))
             held = {(seq, stop - first) for first, stop, seq in spans}
             for seq, count in sorted(held ^ set(self.groups[model])):
                 self.unfindable(f"the span of row {seq} and its {count} decisions do not agree")
@@ -503,6 +518,58 @@ def _copied(log: LogFile, target: Path, tick: Tick) -> Copied:
             tick(size - done)
             done = size
         return _examined(spare, target)
+
+
+def follow(place: Path, target: Path) -> int:
+    """Bring a copy of a log up to its last row, in one transaction, while the service runs or not;
+    the number of that row. A copy that is not there yet is made first.
+    """
+    if not target.exists():
+        copy(place, target, lambda _: None)
+    try:
+        return _followed(place, target)
+    except (apsw.FullError, apsw.IOError, apsw.BusyError, apsw.CantOpenError) as error:
+        raise Unavailable(f"{target} could not be brought up to date: {error}") from error
+
+
+def _followed(place: Path, target: Path) -> int:
+    with closing(apsw.Connection(str(target), flags=_WRITE | apsw.SQLITE_OPEN_URI)) as base:
+        base.set_busy_timeout(_BUSY)
+        base.execute("PRAGMA synchronous = 2")
+        base.execute("ATTACH ? AS live", (f"{place.absolute().as_uri()}?mode=ro",))
+        base.execute("BEGIN")
+        _check_copy(base, target)
+        for table, newer in _FOLLOWED.items():
+            if not base.execute(f"SELECT 1 FROM live.sqlite_schema WHERE name = '{table}'").get:
+                continue
+            if table == "later":
+                base.execute(store.LATER)
+            if newer is None:  # small, and rows of it change
+                base.execute(f"DELETE FROM main.{table}")
+            where = "" if newer is None else f"WHERE {newer.format(table)}"
+            base.execute(f"INSERT INTO main.{table} SELECT * FROM live.{table} AS new {where}")
+        base.execute("COMMIT")
+        base.wal_checkpoint("main", mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        return int(base.execute("SELECT max(seq) FROM main.log").get or 0)
+
+
+def _check_copy(base: apsw.Connection, target: Path) -> None:
+    """Whether the last row of a copy is one of the log that it follows."""
+    last = base.execute("SELECT seq, crc FROM main.log ORDER BY seq DESC LIMIT 1").get
+    tokens = [
+        unpack(base.execute(f"SELECT value FROM {where}.meta WHERE key = 'head'").get)[0]
+        for where in ("main", "live")
+    ]
+    same = (
+        last is None or base.execute("SELECT 1 FROM live.log WHERE seq = ? AND crc = ?", last).get
+    )
+    rests = base.execute("SELECT value FROM live.meta WHERE key = 'base'").get
+    gone = last is not None and rests is not None and last[0] <= unpack(rests)[0]
+    if tokens[0] != tokens[1] or not (same or gone):
+        raise IncompatibleState(
+            f"{target} is not a copy of this log, or the log was replaced by an older one; give "
+            "another file"
+        )
 
 
 def download(address: str, key: str | None, target: Path) -> Copied:

@@ -220,7 +220,7 @@ CREATE TABLE history(model INTEGER, clock REAL, point BLOB NOT NULL,
 
 # Only where rewards arrive in stages. With a snapshot come the pieces up to it; one is needed as
 # long as a snapshot is kept in which a decision below its stop waits.
-_LATER = """
+LATER = """
 CREATE TABLE IF NOT EXISTS later(model INTEGER, seq INTEGER, first INTEGER NOT NULL,
     stop INTEGER NOT NULL, data BLOB NOT NULL, crc INTEGER NOT NULL,
     PRIMARY KEY(model, seq)) WITHOUT ROWID
@@ -650,7 +650,7 @@ class SQLiteStore:
                 high = middle - 1
         return low
 
-    def spans(self, model: int) -> Iterator[tuple[int, int, int]]:
+    def every_span(self, model: int) -> Iterator[tuple[int, int, int]]:
         """(first, stop, seq) of the decisions of a model, in order."""
         query = "SELECT first, stop, seq FROM span WHERE model = ? ORDER BY first"
         return iter(self._base.execute(query, (model,)))
@@ -694,7 +694,7 @@ class SQLiteStore:
         kept = (model, model, KEPT_SNAPSHOTS, None if base is None else base.seq)
         execute(_DELETE_SNAPSHOTS, kept)
         if later is not None:
-            execute(_LATER)
+            execute(LATER)
             crc = later_crc(model, seq, later)
             piece = (model, seq, *later, crc)
             execute("INSERT OR REPLACE INTO later VALUES (?, ?, ?, ?, ?, ?)", piece)
