@@ -84,3 +84,30 @@ def test_a_log_that_is_not_there(database: Postgres, tmp_path: Path) -> None:
     assert "there is no log in" in refused.output
     assert not (tmp_path / "state").exists()
     assert database.ask("SELECT to_regnamespace('nowhere')::text") == [(None,)]
+
+
+def test_a_log_in_postgresql_is_examined_while_it_is_written(
+    database: Postgres, tmp_path: Path
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(config("9 s", head=f'state = "{database.url}"\nschema = "examined"\n'))
+    with closing(PostgresStore(database.url, "examined")) as store:
+        service = Inside(config("9 s"), store)
+        play(service, 8)
+        found = told("verify", path, "--fold")
+        assert (found["wrong"], found["folded"]) == ([], True)
+        assert found["rows"] == store.last()[0]
+        digests = {model.name: model.digest() for model in service.core.models.values()}
+        replayed = told("replay", path)
+        assert {row["model"]: row["digest"] for row in replayed["models"]} == digests
+        exported = told("export", path, tmp_path / "out")
+        assert [row["decisions"] > 0 for row in exported["files"]] == [True, True]
+        play(service, 2, seed=1)  # nothing that was read is locked
+    commands = [["backup", path, tmp_path / "x"], ["restore", path, path]]
+    for command in (*commands, ["export", path, tmp_path / "y", "--prune"]):
+        refused = run(*command)
+        assert refused.exit_code == 2
+        assert "is in PostgreSQL" in refused.output
+    database.ask("UPDATE examined.log SET payload = set_byte(payload, 3, 255) WHERE seq = 2")
+    found = told("verify", path, code=1)
+    assert any("row 2 is damaged" in sentence for sentence in found["wrong"])

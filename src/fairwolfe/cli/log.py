@@ -21,7 +21,7 @@ from fairwolfe.errors import (
 
 if TYPE_CHECKING:
     from fairwolfe.service.export import PrunePlan
-    from fairwolfe.service.log_file import LogFile
+    from fairwolfe.service.log_file import ReadLog
     from fairwolfe.service.model import Model
 
 _STEP = 256  # rows between two updates of the bar
@@ -54,11 +54,12 @@ def verify(ctx: click.Context, place: Path, fold: bool, as_json: bool) -> None:
 
     Nothing is changed. Exit code 1 where anything is wrong, with a sentence for each.
     """
-    from fairwolfe.service.log_file import LogFile, Verified, place_of, verify
+    from fairwolfe.service.log_file import Verified, open_log, verify
 
-    where = place_of(place)
+    where: object = place
     try:
-        opened = LogFile(where)
+        opened = open_log(place)
+        where = opened.path
     except IncompatibleState as error:
         report = Verified(0, 0, 0, 0, 0, False, [str(error)], [])
     else:
@@ -109,10 +110,10 @@ def replay(
     cannot be applied, or a decision differs from the log.
     """
     from fairwolfe.service.events import DecisionsMade, Event
-    from fairwolfe.service.log_file import LogFile, place_of, remade
+    from fairwolfe.service.log_file import open_log, remade
     from fairwolfe.service.recovery import replay
 
-    opened = LogFile(place_of(place))
+    opened = open_log(place)
     counts: dict[int, int] = {}
     wrong: list[str] = []
 
@@ -244,19 +245,20 @@ def export(place: Path, out: Path, name: str | None, prune: bool, as_json: bool)
     files hold exactly what was not exported with --prune before: each decision is in one of them.
     """
     from fairwolfe.service.export import export, plan
-    from fairwolfe.service.log_file import LogFile, place_of
+    from fairwolfe.service.log_file import open_log, place_of
     from fairwolfe.service.recovery import recover
+    from fairwolfe.service.store import SQLiteStore
 
-    where = place_of(place)
     if prune:
+        where = place_of(place)
         if out.is_dir() and any(out.iterdir()):
             raise InvalidInput(f"{out} is not empty; give a new folder to each --prune")
         _make_ready(where, name)
-    opened = LogFile(where)
+    opened = open_log(place)
     with closing(opened):
         models = _chosen(recover(opened).models, name)
         files = _files(models, out)
-        planned = plan(opened) if prune else None
+        planned = plan(opened) if isinstance(opened, SQLiteStore) and prune else None
         counts = {}
         with _rows(opened.row_count * len(files)) as tick:
             for model, path in files.items():
@@ -405,7 +407,7 @@ def _files(models: list[Model], out: Path) -> dict[Model, Path]:
     return files
 
 
-def _keeps(opened: LogFile, model: Model) -> bool:
+def _keeps(opened: ReadLog, model: Model) -> bool:
     """Whether the log has the context of the last decision of a model."""
     from fairwolfe.service.events import DecisionsMade, decode
 

@@ -13,8 +13,8 @@ from fairwolfe.errors import InvalidInput
 from fairwolfe.service.config import Config, Setup, read
 from fairwolfe.service.events import Closed, DecisionsMade, Event, Started, decode
 from fairwolfe.service.export import keep_snapshots
-from fairwolfe.service.log_file import LogFile, place_of
-from fairwolfe.service.postgres_store import PostgresLog, PostgresStore
+from fairwolfe.service.log_file import ReadLog, open_log
+from fairwolfe.service.postgres_store import PostgresStore
 from fairwolfe.service.store import FILE, Outcomes, Row, Span, SQLiteStore, Store
 
 
@@ -23,7 +23,7 @@ def copy_log(source: Path, target: Path, tick: Callable[[int], None]) -> int:
     Rows are the same bytes, and so are ids: only one of the two may be served from then on.
     """
     config = read(target)
-    with closing(_source(source)) as old:
+    with closing(open_log(source)) as old:
         if old.deleted:
             raise InvalidInput(
                 f"rows up to {old.deleted} of the log were deleted after an export; only a whole "
@@ -39,14 +39,6 @@ def copy_log(source: Path, target: Path, tick: Callable[[int], None]) -> int:
                     new.note(model, clock, point)
             keep_snapshots(new)
             return new.last()[0]
-
-
-def _source(path: Path) -> LogFile | PostgresLog:
-    if path.suffix == ".toml":
-        config = read(path)
-        if config.shared:
-            return PostgresLog(config.state, config.schema)
-    return LogFile(place_of(path))
 
 
 def _target(config: Config, token: str) -> Store:
@@ -67,7 +59,7 @@ class _Outline:
     models begin.
     """
 
-    def __init__(self, source: LogFile | PostgresLog) -> None:
+    def __init__(self, source: ReadLog) -> None:
         self._source = source
         self._made: Counter[int] = Counter()
         self._stages: dict[int, int] = {}

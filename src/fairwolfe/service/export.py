@@ -27,7 +27,7 @@ from fairwolfe.service.events import (
     unpack_inputs,
 )
 from fairwolfe.service.join import Joined
-from fairwolfe.service.log_file import LogFile
+from fairwolfe.service.log_file import ReadLog
 from fairwolfe.service.model import Model
 from fairwolfe.service.recovery import recover, write_snapshots
 from fairwolfe.service.store import Doomed, PruneBase, Row, SQLiteStore, Store
@@ -49,7 +49,7 @@ class Pending(NamedTuple):
     name: str | None  # of the arm, where the request named it
 
 
-def export(log: LogFile, model: Model, path: Path, upto: int | None, tick: Tick) -> int:
+def export(log: ReadLog, model: Model, path: Path, upto: int | None, tick: Tick) -> int:
     """Write the closed decisions of a model, in their order, to a file; how many there were.
 
     upto: only those below this number. Left out is what the model did not learn from: decisions
@@ -69,7 +69,7 @@ def export(log: LogFile, model: Model, path: Path, upto: int | None, tick: Tick)
     return count
 
 
-def _rows(log: LogFile, model: Model, upto: int | None, tick: Tick) -> Iterator[dict[str, Any]]:
+def _rows(log: ReadLog, model: Model, upto: int | None, tick: Tick) -> Iterator[dict[str, Any]]:
     base = log.bases.get(model.number)
     lowest = 0 if base is None else base.first
     highest = model.ring.first if upto is None else min(upto, model.ring.first)

@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 from urllib.parse import urlsplit
 
 import apsw
@@ -45,6 +45,9 @@ from fairwolfe.service.model import Model, read_objective
 from fairwolfe.service.recovery import recover, replay
 from fairwolfe.service.store import Mark
 
+if TYPE_CHECKING:
+    from fairwolfe.service.postgres_store import PostgresLog
+
 _NEAR = 1e-9  # probabilities, on another machine than the one that decided
 _RELATIVE, _ABSOLUTE = 1e-6, 1e-9  # what rounding may come to in sums over a long log
 _BACKUP = "put a backup in its place"
@@ -70,6 +73,16 @@ _FOLLOWED = {
 }
 
 Tick = Callable[[int], None]
+ReadLog: TypeAlias = "LogFile | PostgresLog"
+
+
+def open_log(given: Path) -> ReadLog:
+    """The log of a configuration, of a state folder or in a file, to be read."""
+    if given.suffix == ".toml" and (config := read(given)).shared:
+        from fairwolfe.service.postgres_store import PostgresLog
+
+        return PostgresLog(config.state, config.schema)
+    return LogFile(place_of(given))
 
 
 def place_of(given: Path) -> Path:
@@ -82,8 +95,7 @@ def place_of(given: Path) -> Path:
     """
     path = given
     if given.suffix == ".toml":
-        config = read(given)
-        path = config.path(config.state)
+        path = _state_of(given)
     if path.is_dir():
         path = path / store.FILE
     if not path.is_file():
@@ -96,11 +108,20 @@ def place_of(given: Path) -> Path:
 def folder_of(given: Path) -> Path:
     """The state folder that a configuration names, or that is given itself; it may not exist."""
     if given.suffix == ".toml":
-        config = read(given)
-        return config.path(config.state)
+        return _state_of(given)
     if given.exists() and not given.is_dir():
         raise InvalidInput(f"{given} is a file; give a configuration or a state folder")
     return given
+
+
+def _state_of(given: Path) -> Path:
+    config = read(given)
+    if config.shared:
+        raise InvalidInput(
+            f"the log of {given} is in PostgreSQL, and this is for a log in a folder; to save it "
+            "use pg_basebackup, or the backups of your provider"
+        )
+    return config.path(config.state)
 
 
 class LogFile(store.SQLiteStore):
@@ -247,7 +268,7 @@ class Verified(NamedTuple):
     notes: list[str]
 
 
-def verify(log: LogFile, fold: bool, tick: Tick) -> Verified:
+def verify(log: ReadLog, fold: bool, tick: Tick) -> Verified:
     """Examine a log; fold: also that snapshots are the fold of the rows; tick: rows examined."""
     examined = _Examination(log)
     sound = False
@@ -269,7 +290,7 @@ def verify(log: LogFile, fold: bool, tick: Tick) -> Verified:
 
 
 class _Examination:
-    def __init__(self, log: LogFile) -> None:
+    def __init__(self, log: ReadLog) -> None:
         self.log = log
         self.wrong: list[str] = []
         self.notes: list[str] = []
@@ -286,7 +307,9 @@ class _Examination:
     def mark(self) -> None:
         """Whether every acknowledged row is there."""
         try:
-            lost = "" if self.log.is_backup else self.log.lost()
+            lost = ""
+            if isinstance(self.log, LogFile) and not self.log.is_backup:
+                lost = self.log.lost()
         except IncompatibleState as error:  # the mark itself is damaged
             lost = str(error)
         self.wrong += [lost] if lost else []

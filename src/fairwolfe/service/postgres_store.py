@@ -557,10 +557,9 @@ class PostgresStore:
 class PostgresLog(PostgresStore):
     """A log that is only read, as it was when this was opened, also while a service writes it."""
 
-    is_backup = True  # there is no mark beside it
-
     def __init__(self, url: str, schema: str) -> None:
         super().__init__(url, schema, None)
+        self.path = self.name  # for people
         base = self._connected()
         base.run("SET idle_in_transaction_session_timeout = 0")
         base.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
