@@ -40,7 +40,7 @@ class MemoryStore(SQLiteStore):
         self.deleted = self.folded = 0
         self.bases: dict[int, PruneBase] = {}
         self.log: list[Row] = []
-        self.spans: list[tuple[Span, int]] = []
+        self.kept_spans: list[tuple[Span, int]] = []
         self.outcomes: list[Outcomes] = []
         self.kept: dict[int, list[tuple[int, bytes]]] = {}
         self.waiting: dict[int, list[tuple[int, bytes]]] = {}
@@ -57,7 +57,7 @@ class MemoryStore(SQLiteStore):
     ) -> int:
         seq = len(self.log) + 1
         self.log.append(Row(seq, clock, payload))
-        self.spans += [(span, seq) for span in spans]
+        self.kept_spans += [(span, seq) for span in spans]
         self.outcomes += outcomes
         self.begun |= dict.fromkeys(starts, seq)
         return seq
@@ -95,7 +95,7 @@ class MemoryStore(SQLiteStore):
         return list(self.kept.get(model, []))
 
     def row_of(self, model: int, number: int) -> tuple[int, Row] | None:
-        for span, seq in self.spans:
+        for span, seq in self.kept_spans:
             if span.model == model and span.first <= number < span.stop:
                 return span.first, self.log[seq - 1]
         return None

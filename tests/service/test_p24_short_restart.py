@@ -75,12 +75,12 @@ def test_many_models_are_one_short_restart(monkeypatch: pytest.MonkeyPatch) -> N
     head, _, table = one.partition("[models.router]")
     text = head + "".join(f"[models.{name}]{table}" for name in models)
     service = Inside(text, store)
-    asks = [{"arms": [[0.1, 0.2, 0.0, 0.1, 0.0], [0.0] * 5]}] * 66
+    ask = wire.Decide(arms=[[0.1, 0.2, 0.0, 0.1, 0.0], [0.0] * 5])
     for _ in range(8):
         works = []
         for name in models:
             model = service.model(name)
-            requests = [wire.decision_request(wire.Decide(**ask), model) for ask in asks]
+            requests = [wire.decision_request(ask, model)] * 66
             works.append(service.core.wait(Work(model, requests=requests)))
         service.together(*works)
         most = max(most, service.core._unsnapped)

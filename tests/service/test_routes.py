@@ -94,16 +94,20 @@ def test_history_is_dense_at_first_and_then_a_point_a_minute() -> None:
         service.decide("router", arms=ARMS)
         service.advance(1.0)
     assert [clock for clock, _ in service.store.history(0)] == [2.0, 4.0]
-    service.advance(3200.0)  # from then on a point a minute
-    service.advance(620.0)
+    service.advance(3200.0)  # from then on a point a minute, where there is something new
+    idle = len(service.store.history(0))
+    assert idle <= 5
+    for _ in range(62):
+        service.decide("router", arms=ARMS)
+        service.advance(10.0)
     clocks = [clock for clock, _ in service.store.history(0) if clock > 3205.0]
     assert len(clocks) == 10
     assert all(60.0 <= b - a <= 60.0 + LONGEST for a, b in pairwise(clocks))
     points = [unpack(point)[0] for _, point in service.store.history(0)]
     known = {"wall", "t", "version", "value", "average", "at_most", "about", "low", "high", "gini"}
-    assert set(points[0]) == known
+    assert set(points[0]) == known | {"visits", "shown"}
     assert [point["t"] for point in points[:2]] == [0, 0]
-    assert points[-1]["t"] == 5
+    assert points[idle - 1]["t"] == 5 < 60 < points[-1]["t"]
 
 
 def test_history_is_thinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -308,8 +308,9 @@ class Core:
     def submit(self, work: Work) -> None:
         """Have some work done with the next group; Refused where it cannot be."""
         model = work.model
-        self._check_leading()
-        _usable(model)
+        if self.fenced or model.stopped:
+            self._check_leading()
+            _usable(model)
         if work.requests and model.agent is None:
             text = f"model {model.name!r} has {len(model.early)} items and shows {model.n_slots}"
             raise wire.Refused(409, "no_items", f"{text}; add items with POST items first")
@@ -475,14 +476,14 @@ class Core:
 
     def _decide(self, draft: Draft, model: Model, works: list[Work]) -> None:
         """Stage the decisions of a model; reject only what cannot be decided."""
-        first = model.decisions
+        ring = model.ring
+        first, closed = ring.issued, ring.closed
         ids: dict[str, tuple[int, bytes]] = {}  # request_id -> number, digest
         fresh: list[wire.DecisionRequest] = []
         planned: list[tuple[Work, Sequence[int]]] = []
         staged: dict[str, int] = defaultdict(int)  # by key
-        ring = model.ring
-        room = self.limits.open - (ring.issued - ring.closed)
-        room = room if ring.closed - ring.first < self.limits.later else 0
+        room = self.limits.open - (first - closed)
+        room = room if closed - ring.first < self.limits.later else 0
         for work in works:
             asked, count = work.requests, len(fresh)
             if len(asked) == 1 and asked[0].request_id is None and not work.key and count < room:

@@ -50,7 +50,8 @@ class Model:
     ) -> None:
         self.number, self.setup, self._log = number, setup, log
         self.token = f"{token}-{number}"
-        self.n_slots = setup.n_slots
+        self.name, self.n_slots = setup.name, setup.n_slots
+        self.ranks = self.n_slots > 0  # items; else it chooses an arm
         self.problem = setup.make_problem(self.n_slots)  # a ranking's with the fewest items
         self.rewards = tuple(self.problem.rewards)
         pair = isinstance(self.problem.n_features, tuple)
@@ -90,16 +91,6 @@ class Model:
         """Its decisions have ids of their own, alike in every log: equal events, equal bytes."""
         seed, arms = self.setup.seed, self.setup.arms or None
         return Agent(policy, problem, seed, items, arms=arms, token=_agent_token(self.number))
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        return self.setup.name
-
-    @property
-    def ranks(self) -> bool:
-        """Whether it ranks items; else it chooses an arm."""
-        return self.n_slots > 0
 
     @property
     def decisions(self) -> int:
