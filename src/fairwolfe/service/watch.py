@@ -79,6 +79,7 @@ _DAY = 86400.0  # seconds: how old the earlier curve is, and how long the last v
 _MOST_NAMES = 10_000  # that are counted
 _NAMES_KEPT = 200  # in a point of the history; of more there is no yesterday
 _MARKS_KEPT = 10.0  # seconds for which the marks of a tally are not read again
+_PACE_KEPT = 60.0  # seconds between two points of a history in which something changes
 _ENDS = 4  # items at either end of what is shown
 _ARMS, _GROUPS_SHOWN = 10, 8
 _LISTED_CHANGES = 100
@@ -147,8 +148,11 @@ def _mark(points: Sequence[tuple[float, bytes]], place: int) -> Mark:
 
 def _mark_before(points: Sequence[tuple[float, bytes]], clock: float, visits: int) -> Mark:
     """The counts at a moment, or before it, so that there were visits since then."""
-    fewer = bisect_left(points, visits, key=lambda point: _mark([point], 0).visits)
-    return _mark(points, min(bisect_right(points, clock, key=itemgetter(0)), fewer) - 1)
+    fewer = bisect_left(points, visits, key=lambda point: _mark([point], 0).visits) - 1
+    place = bisect_right(points, clock, key=itemgetter(0)) - 1
+    mark = _mark(points, min(place, fewer))
+    # Nothing has changed between points that are further apart than the history's pace.
+    return mark if place > fewer else mark._replace(clock=max(mark.clock, clock - _PACE_KEPT))
 
 
 def _names_in(model: Model, decisions: Batch) -> Iterable[str]:
