@@ -13,13 +13,11 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Self
 
 import psycopg
-import pytest
 
 from tests.capabilities import postgresql
 
@@ -129,13 +127,6 @@ class Postgres:
             self.ask(f"ALTER SYSTEM SET {name} = '{value}'")
         self.ask("SELECT pg_reload_conf()")
         time.sleep(0.2)
-
-
-@pytest.fixture(scope="session")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    """One that nobody harms; a test takes a schema of its own."""
-    with own_postgres() as server:
-        yield server
 
 
 class own_postgres:  # noqa: N801

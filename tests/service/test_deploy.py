@@ -20,10 +20,8 @@ from fairwolfe.service.config import parse
 from fairwolfe.service.keys import new_key
 from fairwolfe.service.routes import ROUTES
 from tests.service.pair import Node
-from tests.service.postgres import Postgres, database
+from tests.service.postgres import Postgres
 from tests.service.servers import ROOT, config, wait_for
-
-__all__ = ["database"]
 
 FOLDER = ROOT / "deploy"
 CONFIG = parse((FOLDER / "fairwolfe.toml").read_text())

@@ -21,11 +21,9 @@ from fairwolfe.service.store import Fenced, Span
 from tests.service.clients import KINDS, connected
 from tests.service.inside import Inside
 from tests.service.pair import LEASE, Node, Pair
-from tests.service.postgres import Postgres, database
+from tests.service.postgres import Postgres
 from tests.service.servers import config, wait_for
 from tests.service.test_p25_ids import arms, decided, reported
-
-__all__ = ["database"]
 
 pytestmark = pytest.mark.needs("postgresql")
 
@@ -90,7 +88,7 @@ def test_a_follower_has_the_state_of_the_leader_bit_for_bit(database: Postgres) 
         follow(follows, followed)
         assert followed[0].digest() == service.model("router").digest()
     assert follows.last() == leads.last()
-    Inside(TEXT, follows)  # it leads now
+    follows.append(1.0, b"")  # it leads now
     with pytest.raises(Fenced):
         leads.append(0.0, b"late")
     for store in (leads, follows):
@@ -103,7 +101,8 @@ def test_a_former_leader_acknowledges_nothing(database: Postgres) -> None:
     ids = decided(service, 3)
     ended: list[str] = []
     service.core.on_fenced = lambda: ended.append(service.core.fenced)
-    Inside(TEXT, next_one)
+    list(next_one.rows(0))
+    next_one.append(9.0, b"")
     (refused,) = service.together(service.ask("router", arms=arms(0)))
     assert (refused.status, refused.error) == (503, "not_leading")
     assert len(ended) == 1

@@ -23,11 +23,9 @@ from fairwolfe.service.recovery import recover, replay
 from fairwolfe.service.store import Fenced, StoreFailed, Unconfirmed
 from tests.service.inside import Inside
 from tests.service.pair import Node, Pair
-from tests.service.postgres import Postgres, Proxy, database, own_postgres
+from tests.service.postgres import Postgres, Proxy, own_postgres
 from tests.service.servers import config, wait_for
 from tests.service.test_p25_ids import arms, decided, reported
-
-__all__ = ["database"]
 
 pytestmark = pytest.mark.needs("postgresql")
 

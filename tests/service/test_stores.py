@@ -14,11 +14,9 @@ from fairwolfe.service.postgres_store import PostgresStore
 from fairwolfe.service.recovery import recover, replay
 from fairwolfe.service.store import Later, Outcomes, Snapshot, Span, SQLiteStore, Store
 from tests.service.inside import Inside
-from tests.service.postgres import Postgres, database
+from tests.service.postgres import Postgres
 from tests.service.servers import STAGED, config
 from tests.service.test_p02_fold_of_the_log import play
-
-__all__ = ["database"]
 
 Opener: TypeAlias = Callable[[], Store]
 

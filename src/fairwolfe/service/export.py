@@ -99,7 +99,7 @@ def _rows(log: ReadLog, model: Model, upto: int | None, tick: Tick) -> Iterator[
                         yield _row(model, number, pending, came)
 
 
-def _outcome(log: LogFile, model: Model, number: int) -> tuple[int, Joined]:
+def _outcome(log: ReadLog, model: Model, number: int) -> tuple[int, Joined]:
     """What had come for the decisions that closed with one."""
     kept = log.outcome_of(model.number, number)
     if kept is None:

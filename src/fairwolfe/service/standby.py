@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from fairwolfe.service import wire
 from fairwolfe.service.config import Config, Limits, bytes_of, seconds
+from fairwolfe.service.events import encode
 from fairwolfe.service.http import OPEN, Request, Response
 from fairwolfe.service.keys import KeyRing
 from fairwolfe.service.model import Model
@@ -208,12 +209,15 @@ class Standby:
         return None
 
     def _begin(self, models: dict[int, Model]) -> dict[str, Model]:
-        """Begin an epoch: whoever does not know its row can write no other."""
+        """Write an empty row: whoever does not know it can write no other. Then begin."""
+        store = self.store
         while True:
             try:
-                return begin(self.store, self.config, models, self.store.last()[1])
+                clock = store.last()[1]
+                store.append(clock, encode([], time.time()))
+                return begin(store, self.config, models, clock)
             except Fenced:  # the former leader has written a row meanwhile
-                follow(self.store, models)
+                follow(store, models)
 
     def _lose(self, reason: str) -> None:
         self.lost = reason
