@@ -841,8 +841,9 @@ class Agent(AgentFile):
     @property
     def t(self) -> int:
         """How many decisions have had their feedback; with stages, the smallest number of them."""
-        with self.held():
-            return self._ledger.t
+        with self.held() as running:
+            t: int = running.t
+            return t
 
     @property
     def open(self) -> int:
@@ -938,7 +939,7 @@ class Agent(AgentFile):
         """
         with self.held() as running:
             return {
-                "t": self._ledger.t,
+                "t": running.t,
                 "open": self._ledger.open,
                 "expired": max(self._ledger.expired),
                 "oldest_open": self._ledger.oldest_open,

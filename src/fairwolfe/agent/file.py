@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import operator
 import os
 import re
 import zipfile
@@ -172,7 +173,8 @@ class AgentFile(AgentInputs):
             agent = cls.__new__(cls)
             ledger = Ledger.loaded(saved.ledger, kept, token)
             agent._start(running, ledger, bytes.fromhex(saved.key))
-            if running.answered != ledger.answered:
+            # More than its own: it has learnt a log again (offpolicy/relearning.py).
+            if any(map(operator.lt, running.answered, ledger.answered)):
                 raise IncompatibleState(
                     f"{path} holds a state of {running.t} answers and a ledger of {ledger.t}"
                 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairwolfe.cli.printing import as_json, bars, print_json
+from fairwolfe.cli.printing import as_json, bars, finite, print_json
 from fairwolfe.errors import (
     IncompatibleState,
     InvalidInput,
@@ -312,6 +312,87 @@ def copy(place: Path, target: Path, as_json: bool) -> None:
         print_json({"state": where, "rows": rows})
         return
     click.echo(f"{where}: {rows:,} rows")
+
+
+@log.command(
+    epilog='Example: fairwolfe log relearn config.toml new.fw --policy "FrankWolfe(Minimum(), '
+    'SquareCB(gamma0=100.0))", and then start = "new.fw" in a new [models.NAME]'
+)
+@click.argument("source", metavar="STATE|FOLDER")
+@click.argument("out", type=click.Path(path_type=Path))
+@_model
+@click.option(
+    "--policy",
+    metavar="TEXT",
+    help="What learns, as Python writes it.  [default: what the model has now]",
+)
+@click.option("--jobs", type=click.IntRange(1), default=1, help="Processes.")
+@click.option("--on", type=click.Choice(["ray"]), help="Work with Ray instead.")
+@as_json
+def relearn(
+    source: str,
+    out: Path,
+    name: str | None,
+    policy: str | None,
+    jobs: int,
+    on: str | None,
+    as_json: bool,
+) -> None:
+    """Let a policy learn the whole log of a model, and write it as an agent.
+
+    Its state is the one that it would have after all closed decisions, up to rounding, also for
+    another policy or objective. FOLDER holds Parquet files, such as those of `fairwolfe log
+    export`, with other features or more rewards than the service has if you put them there. A
+    new model of the service begins with the agent by start = "OUT".
+    """
+    from tempfile import TemporaryDirectory
+
+    from fairwolfe.core.build import from_text
+    from fairwolfe.offpolicy import Log
+    from fairwolfe.offpolicy.folder import header_at, is_folder
+    from fairwolfe.service.log_file import LogFile, place_of
+    from fairwolfe.service.recovery import recover
+    from fairwolfe.service.relearn import write_learnt
+    from fairwolfe.service.store import FILE
+
+    if out.exists():
+        raise InvalidInput(f"{out} is there already; give another name, or remove it")
+    with TemporaryDirectory(dir=out.absolute().parent, prefix=".relearn-") as folder:
+        options: dict[str, Any] = {}
+        gone: list[str] = []
+        if source.endswith(".parquet") or (
+            is_folder(source) and not (Path(source) / FILE).exists()
+        ):
+            if name is not None:
+                raise InvalidInput("--model is for the log of a service; leave it out for a folder")
+            place = source
+        else:
+            opened = LogFile(place_of(Path(source)))
+            with closing(opened), _rows(opened.row_count) as tick:
+                models = _chosen(recover(opened).models, name)
+                if len(models) > 1:
+                    known = ", ".join(model.name for model in models)
+                    raise InvalidInput(f"the log has the models {known}; choose one with --model")
+                options, gone = write_learnt(opened, models[0], Path(folder) / "log.parquet", tick)
+            place = folder
+        header = header_at(place)
+        given = policy or (None if header is None else header.policy)
+        if given is None:
+            raise InvalidInput(f"{source} does not say which policy it is of; give --policy")
+        learner = from_text(given)
+        data = Log.of(place if is_folder(place) else f"{place}*")
+        with _rows(len(data)) as tick:
+            agent = data.relearn(learner, jobs=jobs, on=on, progress=tick, **options)
+    if gone:
+        agent.retire(gone)
+    agent.save(out)
+    if as_json:
+        print_json({"file": str(out), "decisions": agent.t, "value": finite(agent.value)})
+        return
+    click.echo(
+        f"{out}: {agent.policy!r} has learnt {agent.t:,} decisions, f {agent.value:.6g}; a new "
+        f'model of the service begins with it by start = "{out}"'
+    )
 
 
 # --- parts of the commands ---------------------------------------------------------------------

@@ -43,6 +43,7 @@ from fairwolfe.offpolicy.learning import (
 from fairwolfe.offpolicy.models import cross_fitted
 from fairwolfe.offpolicy.ranking_estimators import RANKING_ESTIMATORS
 from fairwolfe.offpolicy.reading import read_rows, read_table
+from fairwolfe.offpolicy.relearning import TAIL, relearnt
 from fairwolfe.offpolicy.sums import Memory, Source, Tick, Weights, facts_of
 from fairwolfe.oracles import Ridge
 from fairwolfe.reduction.frank_wolfe import FrankWolfe
@@ -378,6 +379,31 @@ class Log:
             )
         agent = Agent(FrankWolfe(f, base), data.problem, seed, **options)
         agent.study(_arm_rows(data), data.rewards)
+        return agent
+
+    def relearn(
+        self,
+        policy: Any,
+        *,
+        items: Any = None,
+        jobs: int = 1,
+        on: str | None = None,
+        progress: Tick | None = None,
+        **options: Any,
+    ) -> Agent:
+        """An agent with the state that it would have after all decisions of the log, up to
+        rounding: regression, averages and clocks are sums over the log, and the last 10,000
+        decisions are learnt one by one, which sets the prices of hard constraints.
+
+        policy: such as FrankWolfe(f, SquareCB(gamma0=100.0)), over a ridge regression and without
+            memory; items: of rankings, key -> features, those of the log unless given. Live numbers
+            and what is known of open decisions start anew.
+        """
+        if self.problem.kind == "ranking" and items is None:
+            items = self._source.items()
+        agent = Agent(policy, self.problem, items=items, **options)
+        with self._source.at_work(jobs, on, progress) as source:
+            relearnt(agent, source, self._source.last(TAIL))
         return agent
 
     def tradeoff(

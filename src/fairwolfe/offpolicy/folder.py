@@ -56,7 +56,7 @@ def is_folder(source: str | os.PathLike[str]) -> bool:
 
 def _file_system(name: str) -> tuple[Any, str]:
     """Of Arrow, and the path in it."""
-    require_extra("parquet", "a folder of Parquet files")
+    require_extra("lab", "a folder of Parquet files")
     from pyarrow import ArrowInvalid, fs
 
     if "://" not in name:
@@ -191,6 +191,23 @@ class Folder:
                 f"holds {MOST_IN_MEMORY:,}; sample them: Log.of(folder, share={share:.2g})"
             )
         return self.sample(1.0)
+
+    def last(self, n: int) -> Data:
+        """The last n decisions, in memory."""
+        chunks: list[Data] = []
+        for group in reversed(self.groups):
+            chunks[:0] = self._tables(group)
+            if sum(chunk.n for chunk in chunks) >= n:
+                break
+        found: Data = joined(chunks)
+        return found.subset(np.arange(max(found.n - n, 0), found.n))
+
+    def items(self) -> Any:
+        """The features of the items by key, from the header."""
+        if self.header is None or self.header.features is None:
+            return None
+        keys = self.header.keys or range(len(self.header.features))
+        return dict(zip(keys, self.header.features, strict=True))
 
     def sample(self, share: float) -> Data:
         """Decisions by a hash of their ids, in memory."""

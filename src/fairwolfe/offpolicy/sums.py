@@ -67,6 +67,15 @@ class Memory:
         self.data, self.about = data, About(data.problem, data.n, arms)
         self.known: dict[int, FactSums] = {}
 
+    def last(self, n: int) -> Data:
+        """The last n decisions."""
+        return self.data.subset(np.arange(max(self.about.n - n, 0), self.about.n))
+
+    def items(self) -> Any:
+        """The features of the items by number."""
+        items = self.data.items if isinstance(self.data, LoggedRankings) else None
+        return None if items is None else dict(enumerate(items))
+
     @contextmanager
     def at_work(self, jobs: int, on: str | None, progress: Tick | None) -> Iterator[Source]:
         """Itself; other processes would have to be sent the rows."""

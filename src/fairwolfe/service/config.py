@@ -88,6 +88,7 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     apply: Literal["window", "arrival"] = "window"
     anticipate: bool = True
     items: str | None = None
+    start: str | None = None  # an agent's file, whose knowledge it begins with
     arms: list[str] | None = None  # their names, in the order of every context
     features: dict[str, Any] | None = None  # the encoder of dictionaries
     tolerance: float = 0.001  # how much older than a decision its direction may be: Agent.propose

@@ -29,6 +29,13 @@ class Started(NamedTuple):
     setup: str
 
 
+class StartedFrom(NamedTuple):
+    """A model that begins knows what an agent has learnt; agent: what `Agent.dump` wrote."""
+
+    model: int
+    agent: bytes
+
+
 class Epoch(NamedTuple):
     """A process begins to decide for a model: the ids of its decisions contain this epoch.
 
@@ -131,10 +138,13 @@ class ObjectiveReplaced(NamedTuple):
 
 
 Change: TypeAlias = ItemsAdded | ItemsRetired | ObjectiveReplaced
-Event: TypeAlias = Started | Epoch | DecisionsMade | FeedbackReceived | Applied | Closed | Change
+Event: TypeAlias = (
+    Started | StartedFrom | Epoch | DecisionsMade | FeedbackReceived | Applied | Closed | Change
+)
 
 _KINDS: dict[str, Any] = {
     "started": Started,
+    "start": StartedFrom,
     "epoch": Epoch,
     "decided": DecisionsMade,
     "told": FeedbackReceived,

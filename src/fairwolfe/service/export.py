@@ -14,7 +14,7 @@ import numpy as np
 from fairwolfe.agent.log_format import Header, Writer
 from fairwolfe.core.contexts import Bilinear, PerArm
 from fairwolfe.core.decision import Batch, Decision
-from fairwolfe.core.rows import RankingRows
+from fairwolfe.core.rows import ArmRows, RankingRows
 from fairwolfe.errors import IncompatibleState, InvalidInput
 from fairwolfe.service.events import (
     Change,
@@ -63,13 +63,18 @@ def export(log: ReadLog, model: Model, path: Path, upto: int | None, tick: Tick)
     count = 0
     settings = (model.objective, model.setup.policy, *items, agent.arms)
     with Writer(path, Header(agent.problem, *settings)) as table:
-        for row in _rows(log, model, upto, tick):
+        for row in closed_rows(log, model, upto, tick):
             table.row(row)
             count += 1
     return count
 
 
-def _rows(log: ReadLog, model: Model, upto: int | None, tick: Tick) -> Iterator[dict[str, Any]]:
+def closed_rows(
+    log: ReadLog, model: Model, upto: int | None, tick: Tick, chosen: bool = False
+) -> Iterator[dict[str, Any]]:
+    """The rows of closed decisions; chosen: with the features of the chosen arm alone, which every
+    log has, as arm 0 of one.
+    """
     base = log.bases.get(model.number)
     lowest = 0 if base is None else base.first
     highest = model.ring.first if upto is None else min(upto, model.ring.first)
@@ -86,7 +91,7 @@ def _rows(log: ReadLog, model: Model, upto: int | None, tick: Tick) -> Iterator[
             if isinstance(event, ItemsAdded | ItemsRetired):
                 items.change(event)
             elif isinstance(event, DecisionsMade):
-                for pending in _pending(wall, event, items.shown):
+                for pending in _pending(wall, event, items.shown, chosen):
                     number = pending.decision.number
                     if number >= highest:
                         return
@@ -108,11 +113,15 @@ def _outcome(log: ReadLog, model: Model, number: int) -> tuple[int, Joined]:
     return kept[0], Joined.from_bytes(kept[1])
 
 
-def _pending(wall: float, event: DecisionsMade, items: dict[str, int]) -> Iterator[Pending]:
+def _pending(
+    wall: float, event: DecisionsMade, items: dict[str, int], chosen: bool
+) -> Iterator[Pending]:
     decisions = Batch(event.made)
     contexts: list[Any] = [None] * len(decisions)
     options: list[dict[str, Any]] = [{}] * len(decisions)
-    if event.inputs:
+    if chosen and isinstance(event.made, ArmRows):
+        contexts = list(event.made.x[:, None])
+    elif event.inputs:
         contexts, options, _ = unpack_inputs(event.inputs)
     names = event.names or [None] * len(decisions)
     for decision, context, given, name in zip(decisions, contexts, options, names, strict=True):

@@ -117,6 +117,8 @@ class Model:
                 group = self._group(event, self.ring.issued, seq, clock)
                 self._ready().issue(group.decisions)
                 self.ring.add(group)
+            case events.StartedFrom(agent=data):
+                self.agent = self._started_from(data)
             case events.Epoch(epoch=epoch):
                 self._begin(epoch)
             case events.FeedbackReceived():
@@ -140,6 +142,30 @@ class Model:
                 self.changes.append(seq)
             case _:
                 raise IncompatibleState(f"a model cannot apply {event!r:.80}")
+
+    def _started_from(self, data: bytes) -> Agent:
+        """An agent of its own with the state of another, of the same policy in the same problem."""
+        other, items = Agent.restore(data), None
+        gone: list[str] = []
+        if self.ranks:
+            names, rows = other.names or (), other.features
+            items = {
+                key: Item(row, **dict(own))
+                for key, row, own in zip(names, rows, other.attributes, strict=True)
+            }
+            gone = [key for key in names if key not in other.keys]
+        policy, wanted = self.setup.make_policy(), self.setup.make_problem(len(items or ()))
+        if (policy, wanted) != (other.policy, other.problem):
+            raise InvalidInput(
+                f"it has learnt for {other.policy!r:.200} in {other.problem!r:.200}, and the model "
+                f"has {policy!r:.200} in {wanted!r:.200}; give both the same"
+            )
+        agent = self._agent(policy, wanted, items)
+        if gone:
+            agent.retire(gone)
+        with agent.held() as mine, other.held() as theirs:
+            mine.state.restore(theirs.state)
+        return Agent.restore(agent.dump(), token=_agent_token(self.number))
 
     def _ready(self) -> Agent:
         if self.agent is None:

@@ -12,12 +12,13 @@ import msgspec
 
 from fairwolfe.agent.names import attributes_of, keyed
 from fairwolfe.core.candidates import sizes
-from fairwolfe.errors import IncompatibleState, InvalidInput
-from fairwolfe.service.config import Config, Setup, setup
+from fairwolfe.errors import FairwolfeError, IncompatibleState, InvalidInput
+from fairwolfe.service.config import Config, ModelConfig, Setup, setup
 from fairwolfe.service.events import (
     Event,
     ItemsAdded,
     Started,
+    StartedFrom,
     decode,
     encode,
     size,
@@ -232,14 +233,16 @@ def begin(
             model = Model(number, store.token, wanted, store)
             new.append(model.number)
             events.append(Started(model.number, msgspec.json.encode(wanted).decode()))
-            if given.items is not None:
+            if given.start is not None:
+                events.append(_start_of(config, name, model, given))
+            elif given.items is not None:
                 keys, rows, own = read_items(config, name, given.items, sizes(model.problem)[1])
                 added = ItemsAdded(model.number, keys, rows, "", "", own)
                 model.check_change(added)  # raises before it is written
                 events.append(added)
         elif not model.setup.agrees(wanted):
             raise IncompatibleState(_difference(name, model.setup, wanted))
-        elif given.items is not None:
+        elif given.items is not None and given.start is None:
             _check_items(config, name, model, given.items)
         model.audit, model.tolerance = given.audit, given.tolerance
         model.out_of_range = given.out_of_range
@@ -255,6 +258,19 @@ def begin(
         else:
             apply_event(model, event, seq, clock)
     return models
+
+
+def _start_of(config: Config, name: str, model: Model, given: ModelConfig) -> StartedFrom:
+    """What a new model begins with, tried before it is written; it brings its items."""
+    path = config.path(given.start or "")
+    try:
+        if given.items is not None:
+            raise InvalidInput("the file has the items too; leave out items")
+        event = StartedFrom(model.number, path.read_bytes())
+        Model(model.number, "", model.setup).apply(event, 0, 0.0)
+    except (OSError, FairwolfeError) as error:
+        raise InvalidInput(f"models.{name}.start: {path}: {error}") from error
+    return event
 
 
 def _difference(name: str, old: Setup, new: Setup) -> str:
