@@ -66,7 +66,8 @@ def test_errors_and_lines_hold_no_password(
     with pytest.raises(StoreFailed, match="nobody") as caught:
         PostgresStore(url, "shop")
     assert "secret" not in str(caught.value)
-    assert "secret" not in PostgresStore(database.url, "shop").name
+    with closing(PostgresStore(database.url, "shop")) as store:
+        assert "secret" not in store.name
 
 
 # --- a lost answer -----------------------------------------------------------------------------
