@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from fnmatch import fnmatch
 from functools import cached_property, lru_cache, reduce
 from hashlib import blake2b
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import msgspec
@@ -372,12 +373,13 @@ def _travelling(policy: Any) -> Any:
         return f"{_CLASS}fairwolfe.core.build:from_text", repr(policy)
     if isinstance(policy, (Mixture, RankingMixture)):
         return _mixture(policy)
-    path = f"{getattr(policy, '__module__', '')}:{getattr(policy, '__qualname__', '')}"
-    try:
-        found = imported(path)
+    module = getattr(policy, "__module__", "")
+    path = f"{module}:{getattr(policy, '__qualname__', '')}"
+    try:  # of a module that another process finds too: no script, page or notebook
+        found = imported(path) if module != "__main__" and find_spec(module) else None
     except (ImportError, AttributeError, ValueError):
         found = None
-    if found is policy and callable(policy) and not path.startswith("__main__"):
+    if found is policy and callable(policy):
         return f"{_CLASS}fairwolfe.core.workers:imported", path
     raise InvalidInput(
         f"the policy is {policy!r:.80}, which cannot be sent to other processes; give an agent, an "
