@@ -193,12 +193,14 @@ class Draft:
     events: list[tuple[Model, Event]] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     answers: list[tuple[Work, Any]] = field(default_factory=list)
+    made: list[tuple[Model, Batch]] = field(default_factory=list)
 
     def add(self, other: Draft) -> None:
         """What another model is about to write."""
         self.events += other.events
         self.spans += other.spans
         self.answers += other.answers
+        self.made += other.made
 
 
 RunAside: TypeAlias = Callable[[Callable[[], Any], Callable[[Any], None]], None]
@@ -398,6 +400,8 @@ class Core:
             return _fail_all([work for work, _ in draft.answers], self._failure())
         if draft.events:
             self.metrics.groups.note(len(draft.answers))
+            for model, decisions in draft.made:
+                self.tallies[model.name].add(model, decisions)
         for work, answer in draft.answers:
             if work.model.stopped:
                 _fail(work, wire.model_stopped(work.model))
@@ -514,7 +518,7 @@ class Core:
             if isinstance(decisions.rows, PlainRows):
                 dump(decisions.rows, "")  # raises where the policy's evidence cannot be written
             self.recent[model.name].extend(contexts)
-            self.tallies[model.name].add(model, decisions)
+            draft.made.append((model, decisions))
             known = (
                 tuple((number - first, id, digest) for id, (number, digest) in ids.items())
                 if ids
