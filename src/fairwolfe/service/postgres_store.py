@@ -576,7 +576,7 @@ class PostgresLog(PostgresStore):
         """What PostgreSQL itself finds wrong: it says so when it is read."""
         return []
 
-    def spans(self, model: int) -> list[tuple[int, int, int]]:
+    def every_span(self, model: int) -> list[tuple[int, int, int]]:
         """(first, stop, seq) of the decisions of a model, in order."""
         query = "SELECT first, stop, seq FROM span WHERE model = %s ORDER BY first"
         return self._read(query, (model,))
