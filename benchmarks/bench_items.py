@@ -1,6 +1,6 @@
 """Large catalogues: a decision, an answer, one more item, bytes and memory, by the number of items.
 
-    python benchmarks/bench_items.py [--other SRC] [--turns 2] [--sizes 10000x10,1000000x10]
+    python benchmarks/bench_items.py [--other SRC] [--turns 2] [--sizes 10000x10] [--exploration 1]
 
 SRC: the `src` of another checkout with its kernels built; the two are measured in turns, each in a
 process of its own. Processor milliseconds of the thread, medians; 10 slots, Gini welfare of the
@@ -26,7 +26,7 @@ def resident() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
 
 
-def measured(m: int, d: int) -> dict[str, float]:
+def measured(m: int, d: int, exploration: float) -> dict[str, float]:
     """One row of the table."""
     import numpy as np
 
@@ -43,7 +43,7 @@ def measured(m: int, d: int) -> dict[str, float]:
         return rows
 
     items = of_topics(m) * (0.3 + 0.7 * rng.random((m, 1)))
-    policy = FWLinUCBRank(TwoSided(GiniWelfare(), beta=0.5), exploration=0.1)
+    policy = FWLinUCBRank(TwoSided(GiniWelfare(), beta=0.5), exploration=exploration)
     agent = fw.Agent(policy, fw.Problem.ranking(m, 10, (d, d)), items=items)
 
     def play(n: int) -> tuple[float, float]:
@@ -62,11 +62,14 @@ def measured(m: int, d: int) -> dict[str, float]:
 
     play(4)
     early, _ = play(12)
-    with agent.held() as running:  # as after 2,000,000 decisions
+    with agent.held() as running:  # as after 2,000,000 decisions and 200,000 observations
         shown = rng.zipf(1.3, m).clip(0, 5000).astype(float)
         running.state.totals[:m] = np.floor(shown * 1e7 / shown.sum())
         running.state.clocks[:] = running.state.t[:] = 2e6
-        running.state.gram[0, 0] += 2e3 * np.eye(d * d) / d
+        rows = np.einsum("na,ne->nae", of_topics(8_000), items[rng.integers(m, size=8_000)])
+        rows = rows.reshape(8_000, -1)
+        running.state.gram[0, 0] += 25.0 * rows.T @ rows
+        running.state.moment[0, 0] += 25.0 * (0.3 * rows @ rng.normal(size=d * d) / d) @ rows
         running.repair()
     act, update = play(24)
     agent.add_items(items[:1])
@@ -84,11 +87,11 @@ def measured(m: int, d: int) -> dict[str, float]:
     return dict(zip(COLUMNS, (*values, len(data) / 1e6, memory), strict=True))
 
 
-def child(source: str, size: str) -> dict[str, float]:
+def child(source: str, size: str, exploration: float) -> dict[str, float]:
     """The row, by another process that imports fairwolfe from `source`."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     run = subprocess.run(
-        [sys.executable, __file__, "--child", size],
+        [sys.executable, __file__, "--child", size, "--exploration", str(exploration)],
         env=os.environ | threads | {"PYTHONPATH": source},
         capture_output=True,
         text=True,
@@ -104,11 +107,12 @@ def main() -> None:
     parser.add_argument("--other", help="the src of another checkout")
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--sizes", default=SIZES)
+    parser.add_argument("--exploration", type=float, default=0.1)
     parser.add_argument("--child")
     given = parser.parse_args()
     if given.child:
         m, d = map(int, given.child.split("x"))
-        print(json.dumps(measured(m, d)))
+        print(json.dumps(measured(m, d, given.exploration)))
         return
     own = str(Path(__file__).resolve().parents[1] / "src")
     sources = {"here": own} | ({"other": given.other} if given.other else {})
@@ -117,7 +121,7 @@ def main() -> None:
         rows: dict[str, list[dict[str, float]]] = {name: [] for name in sources}
         for _ in range(given.turns):
             for name, source in sources.items():
-                rows[name].append(child(source, size))
+                rows[name].append(child(source, size, given.exploration))
         for name, each in rows.items():
             best = [sorted(row[column] for row in each)[len(each) // 2] for column in COLUMNS]
             print(f"{size:>17} {name:>6}" + "".join(f"{x:9.2f}" for x in best), flush=True)

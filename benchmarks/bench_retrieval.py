@@ -19,6 +19,7 @@ from fairwolfe.objectives import GiniWelfare, TwoSided
 from fairwolfe.ranking import FWLinUCBRank
 
 D, SLOTS, BETA = 10, 10, 0.5
+USERS = 2  # topics that users come for, of the 200 that items have
 KINDS = ("all items", "value", "value + g")
 
 
@@ -27,15 +28,15 @@ def play(kind: str, m: int, rounds: int, retrieved: int, seed: int) -> dict[str,
     rng = np.random.default_rng(seed)
     topics = rng.normal(size=(200, D))
 
-    def of_topics(n: int) -> Any:
-        rows = topics[rng.integers(200, size=n)] + 0.5 * rng.normal(size=(n, D))
+    def of_topics(n: int, most: int = 200) -> Any:
+        rows = topics[rng.integers(most, size=n)] + 0.5 * rng.normal(size=(n, D))
         return rows / np.linalg.norm(rows, axis=1)[:, None]
 
     items = of_topics(m) * (0.3 + 0.7 * rng.random((m, 1)))
     taste = rng.normal(size=(D, D)) / D
     policy = FWLinUCBRank(TwoSided(GiniWelfare(), beta=BETA), exploration=0.1, exposure="shown")
     agent = fw.Agent(policy, fw.Problem.ranking(m, SLOTS, (D, D)), items=items)
-    users, coins = of_topics(rounds), rng.random((rounds, SLOTS))
+    users, coins = of_topics(rounds, USERS), rng.random((rounds, SLOTS))
     spent = 0.0
     for user, draws in zip(users, coins, strict=True):
         before = time.thread_time()

@@ -891,8 +891,8 @@ class NamingRanker(IntactRanker):
 class Amnesiac(IntactRanker):
     """Forgets what it knows of the rewards when items come."""
 
-    def with_items(self, state: RankState, features: Matrix) -> RankState:
-        longer = super().with_items(state, features)
+    def with_items(self, state: RankState, features: Matrix, *append: Any) -> RankState:
+        longer = super().with_items(state, features, *append)
         return longer._replace(oracle=self.init(longer.problem).oracle)
 
 

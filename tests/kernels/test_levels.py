@@ -87,7 +87,7 @@ def test_sums_over_coordinates_are_those_of_each_alone(f: Any, state: str) -> No
 def test_equal_exposure_is_the_formula(state: str) -> None:
     z = states(N)[state]
     away = (z.astype(np.longdouble) - z.astype(np.longdouble).mean()).astype(np.float64)
-    norm = np.linalg.norm(away)
+    norm = float(np.linalg.norm(away))
     for step in (1e-6, 0.5):
         scale = min(1.0 / N, norm / step) / norm if norm > 0.0 else 0.0
         g = EqualExposure().envelope_gradient(z, step)

@@ -25,7 +25,8 @@ def registered() -> dict[str, Any]:
     """The objectives of the registry that a ranker takes, as they are or of the items."""
     found: dict[str, Any] = {}
     for name in fw.registry.names("objectives"):
-        for i, example in enumerate(fw.registry.load("objectives", name).examples()):
+        of: Any = fw.registry.load("objectives", name)
+        for i, example in enumerate(of.examples()):
             for f in (example, TwoSided(example, beta=20.0)):
                 try:
                     agent = fw.Agent(FWLinUCBRank(f, exploration=0.1), PROBLEM)

@@ -40,7 +40,7 @@ class Room:
         """The array with `size` columns, of which the new ones hold anything; it shares memory with
         the array where there is room.
         """
-        memory = self._memory.get(name)
+        memory: Any = self._memory.get(name)
         own = memory is not None and memory.ctypes.data == array.ctypes.data
         if not own or memory.shape[-1] < size:
             memory = np.empty((*array.shape[:-1], 2 * size), array.dtype)

@@ -110,7 +110,8 @@ class Scratch:
     enough, so that an item that comes touches no page of it.
     """
 
-    def __cinit__(self, size: cython.Py_ssize_t) -> None:
+    def __init__(self, size: cython.Py_ssize_t) -> None:
+        free(self.at)
         self.size = size
         self.at = cython.cast(cython.p_double, calloc(max(size, 1), 8))
         if self.at == cython.NULL:

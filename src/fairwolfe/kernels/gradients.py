@@ -871,7 +871,8 @@ class Tree:
 class Zeros:
     """Memory that is 0, and that no page of the machine holds before it is used."""
 
-    def __cinit__(self, n: cython.Py_ssize_t) -> None:
+    def __init__(self, n: cython.Py_ssize_t) -> None:
+        free(self.at)
         self.at = cython.cast(cython.p_double, calloc(n, 8))
         if self.at == cython.NULL:
             raise MemoryError

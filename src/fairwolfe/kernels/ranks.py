@@ -605,7 +605,7 @@ def rank(self, user, items, stride, n, direction, exposed, shown, t, pinned, dra
     self.partial = False
     if bounded and self.params[EXPLORATION] >= 0.0 and self.waits <= 0:
         self.partial = _rank_by_bounds(self, user, items, stride, n, direction, pinned, ranking)
-        self.waits = 0 if self.partial else 16  # decisions until it is tried again
+        self.waits = 0 if self.partial else 4  # decisions until it is tried again
     self.waits -= 1
     if not self.partial:
         _estimate_items(self, user, items, stride, n, direction + n)

@@ -145,7 +145,7 @@ class FrankWolfe:
             whole = bool(rule.extended or rule.own or rule.ascent[0])
         if whole:
             require_one_stage(self if callable(self.iterate) else bound.base, bound.kind.problem)
-        forms = {LinearRule: ArmsRunning, RankingRule: RankingsRunning}
+        forms: dict[Any, type[Running]] = {LinearRule: ArmsRunning, RankingRule: RankingsRunning}
         return forms.get(type(rule), PlainRunning)(self, bound, rule, state)
 
     def act(self, state: Running, context: Any, rng: np.random.Generator) -> Decision:
