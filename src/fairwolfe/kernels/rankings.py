@@ -143,7 +143,7 @@ class RankingsEngine(Engine):
         if self.coordinates != cython.NULL and (
             (np.diff(plan.coordinates) < 1).any()
             or plan.coordinates[self.n_left] != m
-            or plan.coordinates[-1] != self.n - 1
+            or plan.coordinates.max() != self.n - 1
         ):
             raise ValueError(f"coordinates {plan.coordinates} of {m} items and {n_rewards} rewards")
         self.left = self.coordinates
