@@ -300,7 +300,8 @@ def export(place: Path, out: Path, name: str | None, prune: bool, as_json: bool)
 def copy(place: Path, target: Path, as_json: bool) -> None:
     """Copy a log from a folder to PostgreSQL, or back.
 
-    CONFIG.toml is the other configuration. Rows and ids are the same. End the service first, and serve only one of the two from then on.
+    CONFIG.toml is the other configuration. Rows and ids are the same. End the service first, and
+    serve only one of the two from then on.
     """
     from fairwolfe.service.config import read
     from fairwolfe.service.copy_log import copy_log
