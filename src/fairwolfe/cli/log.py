@@ -298,9 +298,10 @@ def export(place: Path, out: Path, name: str | None, prune: bool, as_json: bool)
 @click.argument("target", metavar="CONFIG.toml", type=click.Path(path_type=Path))
 @as_json
 def copy(place: Path, target: Path, as_json: bool) -> None:
-    """Copy a log to where another configuration has it: from a folder to PostgreSQL, and back.
+    """Copy a log from a folder to PostgreSQL, or back.
 
-    Rows and ids are the same. End the service first, and serve only one of the two from then on.
+    CONFIG.toml is the other configuration. Rows and ids are the same. End the service first, and
+    serve only one of the two from then on.
     """
     from fairwolfe.service.config import read
     from fairwolfe.service.copy_log import copy_log
