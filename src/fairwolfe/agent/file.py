@@ -226,6 +226,7 @@ _MAGIC = b"PK\x03\x04"
 _NONE = np.empty(0)
 _KINDS = "fiub"  # of the numbers that a state may hold
 _NPY = b"\x93NUMPY\x01\x00"  # an array of NumPy in its format 1.0, which is what `dump` writes
+_SHORT = 4096  # characters of a policy that is kept for the next file
 _LONGEST_TEXT = 4 << 20  # bytes; a policy with a number for each of 100,000 items takes a half
 
 Array = NDArray[Any]
@@ -473,9 +474,11 @@ def _npy_header(text: bytes) -> tuple[tuple[int, ...], bool, Any]:
     return np.lib.format.read_array_header_1_0(io.BytesIO(text))
 
 
-@lru_cache(maxsize=256)
-def _from_text(text: str) -> Any:
-    return from_text(text)
+_short_policy = lru_cache(maxsize=256)(from_text)  # agents that are alike have the same few
+
+
+def _policy_from(text: str) -> Any:
+    return _short_policy(text) if len(text) <= _SHORT else from_text(text)
 
 
 @contextmanager
@@ -498,7 +501,7 @@ def _unfit(path: object, why: str) -> IncompatibleState:
 def policy_of(text: str, given: Any, path: object) -> Any:
     """The policy of a file: rebuilt, or the given one if it is the same."""
     try:
-        rebuilt = _from_text(text)
+        rebuilt = _policy_from(text)
         if not isinstance(rebuilt, Policy):
             raise InvalidInput(f"{text!r:.80} is not a policy")
     except FairwolfeError as error:

@@ -339,7 +339,7 @@ def relearn(
     on: str | None,
     as_json: bool,
 ) -> None:
-    """Let a policy learn the whole log of a model, and write it as an agent.
+    """Learn the whole log of a model again, with any policy.
 
     Its state is the one that it would have after all closed decisions, up to rounding, also for
     another policy or objective. FOLDER holds Parquet files, such as those of `fairwolfe log
