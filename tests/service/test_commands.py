@@ -113,7 +113,7 @@ def test_the_demo_is_alive(tmp_path: Path) -> None:
             return bool(server.get("/v1/models/music")["t"] > 20)
 
         wait_for(learning, 60.0)
-        assert "After" in server.get("/").decode()
+        assert "What is it doing?" in server.get("/").decode()
         said = ""
         for _ in range(20):
             said = server.line()

@@ -325,7 +325,7 @@ def test_a_server_with_a_staged_ranking(tmp_path: Path) -> None:
         assert known["average"] == {"clicks": 1 / 4, "returned": 1 / 4}
         assert [one["joined"] for one in known["stages"]] == [1, 1]
         assert "returned" in server.get(f"{shop}/constraints")["constraints"][0]["sentence"]
-        assert b"clicks: joined" in server.get("/")
+        assert b'<p class="soft">clicks</p>' in server.get("/")
         what = {"objectives": ["Linear({'clicks': 1.0})"]}
         asked = server.request("POST", f"{shop}/what-if", what).body
         wait_for(lambda: server.get(f"{shop}/what-if/{asked['id']}")["state"] == "done", 120.0)

@@ -77,7 +77,7 @@ def test_items_objective_exposure_and_backup(tmp_path: Path) -> None:
         assert document["paths"]["/v1/models/{model}/decide"]["post"]["x-scope"] == "decide"
         assert json.dumps(document).count("$ref") > 5
         page = server.request("GET", "/?model=front")
-        assert "After 8 decisions f is" in page.body.decode()
+        assert "8 visits" in page.body.decode()
         assert "default-src 'none'" in page.headers["content-security-policy"]
         server.kill()
         digests = []
@@ -206,16 +206,15 @@ def test_a_constraint_without_decisions_is_not_kept() -> None:
     (one,) = watch.constraints_view(model)
     assert (one["average"], one["slack"], one["feasible"]) == (None, None, None)
     assert one["sentence"] == "minutes is to be at most 2: no answers yet."
-    table = page.frame_of(service.core, model, watch.live_of(model))["tables"]["constraints"]
-    assert table[0][2:4] == ["–", "–"]
-    assert table[0][-1] == "not known yet"
+    (limit,) = page.frame_of(service.core, model, watch.live_of(model))["limits"]
+    assert limit["state"] == "unknown"
     number = service.decide("router", arms=[[0.1] * 5]).number
     service.tell("router", {"id": model.id(number), "rewards": {"minutes": 1.0}})
     service.advance(21.0)
     (one,) = watch.constraints_view(model)
     assert (one["average"], one["slack"]) == (1.0, 1.0)
-    frame = page.frame_of(service.core, model, watch.live_of(model))
-    assert frame["tables"]["constraints"][0][-1] == "kept"
+    (limit,) = page.frame_of(service.core, model, watch.live_of(model))["limits"]
+    assert limit["state"] == "kept"
 
 
 GUARDED = """

@@ -498,7 +498,7 @@ def test_a_server_with_stages_tells_of_each(tmp_path: Path) -> None:
         assert (end["t"], end["window"]) == (600, 2.0)
         assert server.get(f"{path}/decisions/{id}")["stages"][1]["state"] == "joined"
         assert server.get(f"{path}/live")["t"] == 600
-        assert b"clicks, margin: joined" in server.get("/")
+        assert b'<p class="soft">clicks, margin</p>' in server.get("/")
         server.post(f"{path}/decide_many", {"requests": asks})  # what it sees since its start
         what = {"objectives": ["Linear({'margin': 1.0})"]}
         asked = server.request("POST", f"{path}/what-if", what).body
