@@ -1,6 +1,7 @@
 """Doctests of compiled modules are run by tests/build/test_doctests.py.
 
-pytest would import their source past the extension module.
+pytest would import their source past the extension module. The scripts that `fairwolfe init` writes
+are not modules: tests/cli/test_init.py runs them.
 """
 
 from __future__ import annotations
@@ -14,3 +15,4 @@ def _compiled(path: Path) -> bool:
 
 
 collect_ignore = [str(path) for path in Path(__file__).parent.rglob("*.py") if _compiled(path)]
+collect_ignore_glob = ["fairwolfe/cli/templates/*"]

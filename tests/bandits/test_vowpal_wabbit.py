@@ -182,6 +182,6 @@ def test_bad_settings_are_refused(settings: dict[str, Any], sentence: str) -> No
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vowpalwabbit", None)
     policy = FrankWolfe(GiniWelfare(), Extended(VowpalWabbit()))
-    with pytest.raises(MissingExtra, match=r"pip install 'fairwolfe\[vw\]'") as caught:
+    with pytest.raises(MissingExtra, match=r"pip install 'fairwolfe\[integrations\]'") as caught:
         policy.init(PROBLEM)
     assert isinstance(caught.value, FairwolfeError)

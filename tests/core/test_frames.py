@@ -247,7 +247,8 @@ def test_an_unknown_backend_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("backend", "extra"), [("pandas", "plot"), ("polars", "frames"), ("pyarrow", "frames")]
+    ("backend", "extra"),
+    [("pandas", "plot"), ("polars", "integrations"), ("pyarrow", "integrations")],
 )
 def test_a_missing_library_is_named_with_its_extra(
     backend: str, extra: str, monkeypatch: pytest.MonkeyPatch
@@ -263,7 +264,9 @@ def test_without_narwhals_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) ->
     frame = table("polars")
     monkeypatch.setitem(sys.modules, "narwhals", None)
     agent = fw.Agent(fw.FrankWolfe(GiniWelfare(), LinUCB(exploration="theorem")), TWO)
-    with pytest.raises(MissingExtra, match=r"needs .*narwhals.*pip install 'fairwolfe\[frames\]'"):
+    with pytest.raises(
+        MissingExtra, match=r"needs .*narwhals.*pip install 'fairwolfe\[integrations\]'"
+    ):
         agent.act(frame)
 
 

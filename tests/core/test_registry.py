@@ -112,7 +112,7 @@ def test_what_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
         raise MissingExtra("install fairwolfe[integrations]")
 
     monkeypatch.setattr(registry, "import_module", import_module)
-    with pytest.raises(MissingExtra, match="sklearn"):
+    with pytest.raises(MissingExtra, match="integrations"):
         import_class("anything:Else")
 
 

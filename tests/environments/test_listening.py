@@ -356,10 +356,10 @@ def test_what_is_not_installed_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "implicit", None)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtra, match=r"implicit.*pip install 'fairwolfe\[data\]'"):
+    with pytest.raises(MissingExtra, match=r"implicit.*pip install 'fairwolfe\[lab\]'"):
         listening().problem()
     (tmp_path / "plays.parquet").write_bytes(b"PAR1")
-    with pytest.raises(MissingExtra, match=r"pyarrow.*pip install 'fairwolfe\[data\]'"):
+    with pytest.raises(MissingExtra, match=r"pyarrow.*pip install 'fairwolfe\[lab\]'"):
         Listening(tmp_path / "plays.parquet").problem()
 
 

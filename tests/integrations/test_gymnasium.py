@@ -455,7 +455,7 @@ def without_gymnasium(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("without_gymnasium")
 def test_without_gymnasium_the_extra_is_named() -> None:
-    with pytest.raises(MissingExtra, match=r"pip install 'fairwolfe\[gym\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'fairwolfe\[integrations\]'"):
         Gymnasium("CartPole-v1").problem()
-    with pytest.raises(MissingExtra, match=r"pip install 'fairwolfe\[gym\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'fairwolfe\[integrations\]'"):
         import fairwolfe.integrations.gymnasium  # noqa: F401

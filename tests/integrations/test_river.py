@@ -95,5 +95,5 @@ def test_what_is_asked_in_the_wrong_order() -> None:
 def test_without_river_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "river", None)
     monkeypatch.delitem(sys.modules, "fairwolfe.integrations.river", raising=False)
-    with pytest.raises(MissingExtra, match=r"pip install 'fairwolfe\[river\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'fairwolfe\[integrations\]'"):
         import fairwolfe.integrations.river  # noqa: F401

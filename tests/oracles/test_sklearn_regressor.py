@@ -530,7 +530,7 @@ def test_per_arm_contexts_are_refused_by_an_agent() -> None:
 
 def test_without_scikit_learn_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'fairwolfe\[sklearn\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'fairwolfe\[integrations\]'"):
         SklearnRegressor(TREE)
 
 

@@ -60,7 +60,7 @@ class Echo:
     def __init__(self, room: int) -> None:
         limits = SimpleNamespace(connections=10, seconds=10.0)
         self.config = SimpleNamespace(limits=limits)
-        self.core = SimpleNamespace(metrics=Metrics(), arriving=0)
+        self.core = SimpleNamespace(metrics=Metrics(), limits=limits, arriving=0, unread=0)
         self.core.room = lambda more: self.core.arriving + more <= room
 
     def open(self, request: Request, stated: int) -> None:

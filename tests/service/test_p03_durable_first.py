@@ -66,7 +66,8 @@ def test_applying_and_answering_come_after_the_commit(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Model, "apply", noting("applied", Model.apply))
     monkeypatch.setattr(core, "_done", noting("told", core._done))
     service.decide("router", arms=ARMS)
-    assert store.order == ["durable", "applied", "told"]
+    # The epoch and the decision are one row.
+    assert store.order == ["durable", "applied", "applied", "told"]
 
 
 def test_what_cannot_be_made_durable_has_not_happened() -> None:

@@ -88,6 +88,7 @@ def test_every_command_while_it_serves(tmp_path: Path) -> None:
                 assert log("verify", tmp_path / f"copy{turn}.sqlite", "--fold")[0] == 0
         made = server.get("/v1/models/router")["decisions"]
         assert made == len(known)  # every one that was acknowledged, and no other
+        wait_for(lambda: server.get("/v1/models/router")["open"] == 0)
         live = log("replay", server.path)[1]["models"]
         assert live[0]["decisions"] == made
         assert server.complaints() == []

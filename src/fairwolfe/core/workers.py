@@ -27,7 +27,7 @@ from contextlib import closing, contextmanager, suppress
 from importlib import import_module
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, Self
+from typing import Any, BinaryIO, Literal, NamedTuple, Self
 
 import msgspec
 
@@ -163,15 +163,6 @@ class Event(NamedTuple):
     content: Any
 
 
-class Workers(Protocol):
-    """What works on tasks."""
-
-    def events(
-        self, function: str, common: bytes, tasks: Sequence[Any], deadline: float | None = None
-    ) -> Generator[Event, None, None]:
-        """Work on tasks until the clock (monotonic) has reached the deadline."""
-
-
 def cores() -> int:
     """How many processes this one may run at once."""
     if hasattr(os, "sched_getaffinity"):
@@ -182,7 +173,7 @@ def cores() -> int:
 @contextmanager
 def workers(
     jobs: int | None, on: str | None = None, address: str | None = None, retries: int = 0
-) -> Iterator[Workers]:
+) -> Iterator[_Crew | _Ray]:
     """That many processes, or one for each core; or a Ray cluster, that of an address or one that
     is started here. However the block ends, what was started is ended and waited for.
 
@@ -202,7 +193,7 @@ def workers(
 
 
 def in_order(
-    crew: Workers, function: str, common: bytes, tasks: Sequence[Any]
+    crew: _Crew | _Ray, function: str, common: bytes, tasks: Sequence[Any]
 ) -> Generator[Any, None, None]:
     """What a function returns for each task, in the order of the tasks; the first that fails
     raises.

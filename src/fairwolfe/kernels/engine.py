@@ -43,7 +43,7 @@ def rows_pointer(
     """
     if not (isinstance(array, np.ndarray) and array.dtype == np.float64 and array.ndim == 2):
         raise ValueError(f"a matrix of the state is {array!r:.80}, not of float64")
-    step = array.strides[0] // 8 if array.size else n
+    step = array.strides[0] // 8 if array.size and rows > 1 else n
     right = array.flags.aligned and array.flags.writeable and step >= n
     right = right and (n < 2 or array.size == 0 or array.strides[1] == 8)
     if array.shape != (rows, n) or not right:

@@ -5,6 +5,7 @@ others, or on Ray.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -23,7 +24,7 @@ from fairwolfe.bandits.base import LinearBandit
 from fairwolfe.core.packing import pack, unpack
 from fairwolfe.core.problem import Problem, real_number, whole_number
 from fairwolfe.core.threads import ONE_THREAD
-from fairwolfe.core.workers import RETRIES, Workers, imported, in_order, workers
+from fairwolfe.core.workers import RETRIES, imported, in_order, workers
 from fairwolfe.errors import FairwolfeError, InvalidInput, MissingData, require_extra
 from fairwolfe.offpolicy.decisions import joined
 from fairwolfe.offpolicy.estimators import Side
@@ -37,6 +38,7 @@ MOST_IN_MEMORY = 2_000_000
 
 _ENDINGS = (".parquet", ".pq")
 _WILD = "*?["
+_HIDDEN = re.compile(r"/[._]")  # a file, or a folder on the way to it
 _HASH = 2.0**64
 
 
@@ -84,6 +86,7 @@ def _files(name: str) -> list[str]:
     except OSError as error:
         raise MissingData(f"{base} cannot be listed ({error}); give a folder of files") from error
     names = [one.path for one in found if one.type == fs.FileType.File]
+    names = [one for one in names if not _HIDDEN.search(one[len(path.rstrip("/")) :])]
     if first >= 0:
         wanted = os.path.join(path, name[name.rfind("/", 0, first) + 1 :])
         names = [
@@ -91,12 +94,6 @@ def _files(name: str) -> list[str]:
         ]
     else:
         names = [one for one in names if one.endswith(_ENDINGS)]
-        inner = [one[len(path) :].split("/") for one in names]
-        names = [
-            one
-            for one, parts in zip(names, inner, strict=True)
-            if not any(part.startswith((".", "_")) for part in parts)
-        ]
     if not names:
         raise MissingData(f"{name} has no Parquet files; give a folder or a pattern that has some")
     return [f"{scheme}{one}" for one in sorted(names)]
@@ -269,7 +266,7 @@ class _AtWork:
     is this process where that has one thread too, or where a policy cannot be sent to another.
     """
 
-    def __init__(self, folder: Folder, crew: Workers, single: bool, progress: Tick | None) -> None:
+    def __init__(self, folder: Folder, crew: Any, single: bool, progress: Tick | None) -> None:
         self.about, self.known = folder.about, folder.known
         self._folder, self._crew, self._progress = folder, crew, progress
         self._single = single

@@ -563,7 +563,7 @@ def _followed(place: Path, target: Path) -> int:
         base.execute("BEGIN")
         _check_copy(base, target)
         for table, newer in _FOLLOWED.items():
-            if not base.execute(f"SELECT 1 FROM live.sqlite_schema WHERE name = '{table}'").get:
+            if not base.execute(f"SELECT name FROM live.sqlite_schema WHERE name = '{table}'").get:
                 continue
             if table == "later":
                 base.execute(store.LATER)
@@ -578,13 +578,13 @@ def _followed(place: Path, target: Path) -> int:
 
 def _check_copy(base: apsw.Connection, target: Path) -> None:
     """Whether the last row of a copy is one of the log that it follows."""
-    last = base.execute("SELECT seq, crc FROM main.log ORDER BY seq DESC LIMIT 1").get
+    last = base.execute("SELECT seq, crc FROM main.log ORDER BY seq DESC limit 1").get
     tokens = [
         unpack(base.execute(f"SELECT value FROM {where}.meta WHERE key = 'head'").get)[0]
         for where in ("main", "live")
     ]
     same = (
-        last is None or base.execute("SELECT 1 FROM live.log WHERE seq = ? AND crc = ?", last).get
+        last is None or base.execute("SELECT seq FROM live.log WHERE seq = ? AND crc = ?", last).get
     )
     rests = base.execute("SELECT value FROM live.meta WHERE key = 'base'").get
     gone = last is not None and rests is not None and last[0] <= unpack(rests)[0]
