@@ -96,14 +96,18 @@ def imported(path: str) -> Any:
     return found
 
 
-def main() -> None:
-    """Work on tasks until the input ends."""
+def main(function: str) -> None:
+    """Work on tasks until the input ends. function: that of the first task, imported before this
+    process is ready; what is wrong with it is found with the task.
+    """
     # Where Ctrl-C reaches every process of a console: what is to be done is the parent's.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     out = Frames(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)  # what a class of the user's prints must not mix with the frames
     orders: SimpleQueue[Any] = SimpleQueue()
     threading.Thread(target=_listen, args=(Frames(sys.stdin.buffer), orders), daemon=True).start()
+    with suppress(Exception):
+        imported(function)
     out.send(["ready", None])
     common = b""
     while True:
@@ -147,7 +151,7 @@ import json, sys
 sys.path[:] = json.loads(sys.argv[1])
 from fairwolfe.core.workers import main
 
-main()
+main(sys.argv[2])
 """
 _PATIENCE = 10.0  # seconds that a process is given to end
 _STARTS = 3  # processes in a row that may fail to start
@@ -215,12 +219,12 @@ def in_order(
 class _Worker:
     """A process, the task it works on, and the thread that reads its messages."""
 
-    def __init__(self, messages: SimpleQueue[tuple[_Worker, Any]]) -> None:
+    def __init__(self, messages: SimpleQueue[tuple[_Worker, Any]], function: str) -> None:
         self.task: Any = None
         self.ready = False
         self._common = b""
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _CODE, json.dumps(sys.path)],
+            [sys.executable, "-c", _CODE, json.dumps(sys.path), function],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | ONE_THREAD,
@@ -318,7 +322,7 @@ class _Crew:
                 worker.give(self.function, self.common, self.waiting.popleft())
         starting = sum(worker.task is None for worker in self.workers)
         while len(self.workers) < self.size and starting < len(self.waiting):
-            self.workers.append(_Worker(self.messages))
+            self.workers.append(_Worker(self.messages, self.function))
             starting += 1
 
     def next_events(self, timeout: float | None) -> Generator[Event, None, None]:
