@@ -278,6 +278,20 @@ def test_an_objective_that_takes_too_long_is_refused_by_another_process() -> Non
     assert (one.value.status, one.value.field) == (422, "objective")
 
 
+def test_only_a_few_objectives_are_tried_at_once() -> None:
+    model = front().model("front")
+
+    async def tried(count: int) -> list[Any]:
+        texts = [f"TwoSided(items=GiniWelfare(), beta={k}.0)" for k in range(count)]
+        each = [try_objective(model, text) for text in texts]
+        return await asyncio.gather(*each, return_exceptions=True)
+
+    outcomes = asyncio.run(tried(6))
+    refused = [one for one in outcomes if one is not None]
+    assert [(one.status, one.error) for one in refused] == [(429, "busy")] * 2
+    assert asyncio.run(tried(4)) == [None] * 4
+
+
 def test_a_tick_looks_at_models_with_open_decisions_only(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Inside(many())
     service.advance(1.0)
