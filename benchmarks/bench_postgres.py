@@ -11,6 +11,7 @@ decision, without that of PostgreSQL.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -30,6 +31,8 @@ def serve(kind: str, case: bench_service.Case, folder: Path) -> None:
     from fairwolfe.service.config import parse
     from fairwolfe.service.serve import run
 
+    if case.items:
+        (folder / "items.json").write_text(json.dumps(case.catalogue))
     config = parse(case.config("10 min"), str(folder))
     if kind == "postgresql":
         config = replace(config, state=os.environ[URL])
